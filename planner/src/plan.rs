@@ -11,6 +11,7 @@
 //! Capacities and downstream times are those of the corrected profiles. The service times sent to the filters are the
 //! profiles' own: filters correct them by the ratios that they measure, and would do so twice.
 
+mod downstream;
 mod expected;
 mod run;
 
@@ -21,13 +22,14 @@ use crate::capacity::Allocation;
 use crate::policy::batches;
 use crate::service::{Inputs, Service, Variant};
 use crate::solve::infadapter::quota;
+use downstream::{Needs, downstream_ms};
 pub use expected::Expected;
 use run::{Run, shared_rate, slow_capacities};
 
 /// Smallest change of a share that is published. Arrivals are noisy, and half a point of traffic is within the reserve
 /// of the capacities.
 const SHARE_CHANGE_MIN: f64 = 0.005;
-/// Smallest change of the downstream time that is published, in ms: filters count whole ms.
+/// Smallest published change of the downstream time, in ms: filters count whole ms.
 const REST_CHANGE_MIN_MS: f64 = 1.0;
 /// Steps per unit that shares are rounded to.
 const SHARE_STEPS: f64 = 10_000.0;
@@ -79,17 +81,21 @@ pub fn drafts_under(
         let failing = failing.get(stage.variants.clone()).unwrap_or_default();
         let runs = runs.get(stage.variants.clone())?;
         let variants = of_stage(service, runs, failing, shared_rate(service, inputs))?;
-        needs.push(needs_ms(runs, &variants, demand));
+        needs.push(needs_of(runs, &variants, demand));
         drafts.push(Draft {
             variants,
             downstream_ms: 0.0,
         });
     }
-    let mut downstream_ms = service.downstream_ms;
     let most_ms = service.slo.as_secs_f64() * 1e3 - 1.0;
-    for (draft, needs_ms) in drafts.iter_mut().zip(needs).rev() {
-        draft.downstream_ms = downstream_ms.min(most_ms);
-        downstream_ms += needs_ms;
+    let each = downstream_ms(
+        &needs,
+        service.downstream_ms,
+        service.latency_max_ms,
+        most_ms,
+    );
+    for (draft, ms) in drafts.iter_mut().zip(each) {
+        draft.downstream_ms = ms;
     }
     Some(drafts)
 }
@@ -164,12 +170,11 @@ fn of_stage(
 }
 
 /// Time of a request at a stage, batch filling included.
-fn needs_ms(runs: &[Run], parts: &[VariantPlan], demand: Option<Rps>) -> f64 {
+fn needs_of(runs: &[Run], parts: &[VariantPlan], demand: Option<Rps>) -> Needs {
     let each = runs.iter().zip(parts);
     let serving = each.filter(|(_, part)| part.share.0 > 0.0);
-    serving
-        .map(|(run, _)| run.needs_ms(demand))
-        .fold(0.0, f64::max)
+    let needs = serving.map(|(run, _)| run.needs(demand));
+    needs.fold(Needs::default(), Needs::max)
 }
 
 /// Whether `new` differs enough from the published `old` to be published.

@@ -15,6 +15,7 @@ mod fractions;
 mod infaas;
 mod infadapter;
 mod ipa;
+mod promise;
 mod replica;
 pub(crate) mod scale_down;
 pub(crate) mod sponge;
@@ -27,9 +28,8 @@ use weir_api::{Cores, Rps};
 use crate::capacity::{Actual, Allocation, Target};
 use crate::forecast::Forecast;
 use crate::service::rule::rule;
-use crate::service::{ConfigError, Decision, Inputs, Service, SharedPolicy, SolveStatus, Variant};
+use crate::service::{ConfigError, Decision, Inputs, Service, SharedPolicy, SolveStatus};
 use crate::solve::Outcome;
-use crate::solve::latency_model::LatencyModel;
 
 pub use alternatives::{ALTERNATIVE_TIME_MAX, Alternative, DecisionBasis};
 pub use bounded::BRANCHES_MAX;
@@ -37,6 +37,7 @@ pub use core_demand::{core_demand, min_steps, whole_steps};
 pub use infaas::{Infaas, RawInfaas};
 pub use infadapter::{Infadapter, problem};
 pub use ipa::{Ipa, RawIpa};
+use promise::{executed, promised, promised_by_profile, wait_ms, waits_ms};
 pub use sponge::{RawSponge, Sponge};
 pub use themis::{RawThemis, Themis};
 
@@ -217,39 +218,6 @@ fn keep(actual: &[Actual], status: SolveStatus, why: String) -> Decision {
 pub fn broken(actual: &[Actual], error: &dyn std::fmt::Display) -> Decision {
     let why = format!("cores stay: the solver broke: {error}");
     keep(actual, SolveStatus::OutOfTime, why)
-}
-
-/// Latency model of a variant's promise: a high percentile instead of the profile's mean.
-fn promised(variant: &Variant) -> LatencyModel {
-    executed(variant, variant.profile.latency.tail)
-}
-
-/// Latency model with the largest correction, and with executions that take `factor` times the mean. A server with one
-/// lane idles while it waits for a batch to fill.
-fn executed(variant: &Variant, factor: f64) -> LatencyModel {
-    let model = variant.profile.latency.model;
-    let factor = factor * variant.profile.correction.largest();
-    let idle_ms = match variant.makes_batches() {
-        true => 0.0,
-        false => variant.batch_delay.as_secs_f64() * 1e3,
-    };
-    LatencyModel {
-        gamma_ms: model.gamma_ms * factor,
-        epsilon_ms: model.epsilon_ms * factor,
-        delta_ms: model.delta_ms * factor,
-        eta_ms: model.eta_ms * factor + idle_ms,
-    }
-}
-
-/// Constant time that a request waits for its batch, if the server makes the batches; `None` if it depends on filling.
-fn wait_ms(variant: &Variant) -> Option<f64> {
-    let ms = variant.batch_delay.as_secs_f64() * 1e3;
-    variant.makes_batches().then_some(ms)
-}
-
-/// Time that a request waits for a batch of that size.
-fn waits_ms(variant: &Variant, batch: u32, demand_rps: f64) -> f64 {
-    wait_ms(variant).unwrap_or_else(|| f64::from(batch - 1) * 1e3 / demand_rps)
 }
 
 /// Targets equal to the actual state.

@@ -11,6 +11,9 @@
 //!
 //! A [`Correction`] by measurements applies to the latency model alone. The fit was measured under load, with all that
 //! slows executions down then: a measured time within that of the fit confirms it, and a longer one lowers the bound.
+//!
+//! A longer measured time lowers the rate, and never takes it away: it includes the time in which a request waits at the
+//! server for others of its variant. What is compared with a latency budget is the profile's time ([`Profile::budget_ms`]).
 
 mod correction;
 
@@ -79,6 +82,13 @@ impl Profile {
         self.mean_ms(cores) * self.latency.tail
     }
 
+    /// Returns the time that is compared with a latency budget, in ms: that of the profile, or the measured one if it is
+    /// shorter.
+    pub fn budget_ms(&self, cores: Cores) -> f64 {
+        self.service_ms(cores)
+            .min(self.uncorrected().service_ms(cores))
+    }
+
     /// Returns the minimum mean latency of one request with at most `most` cores, in ms; 0 if unknown.
     pub fn shortest_ms(&self, most: Cores) -> f64 {
         let alone = Profile { batch: 1, ..*self };
@@ -90,10 +100,10 @@ impl Profile {
         }
     }
 
-    /// Returns the rate to plan with: the fraction of [`Profile::sustained`], 0 if one execution takes longer than
+    /// Returns the rate to plan with: the fraction of [`Profile::sustained`], 0 if [`Profile::budget_ms`] is longer than
     /// `latency_max_ms`.
     pub fn capacity(&self, cores: Cores, latency_max_ms: f64) -> Rps {
-        if self.service_ms(cores) > latency_max_ms {
+        if self.budget_ms(cores) > latency_max_ms {
             return Rps(0.0);
         }
         Rps(self.utilisation * self.sustained(cores).0)
@@ -213,6 +223,10 @@ mod tests {
             }]);
             let cores = Cores::whole(4);
             assert_eq!(profile.service_ms(cores), service_ms, "{percent}");
+            // A budget for the profile's time suffices, and one for a shorter measured time.
+            let budget_ms = service_ms.min(60.0);
+            assert_eq!(profile.capacity(cores, budget_ms), Rps(capacity));
+            assert_eq!(profile.capacity(cores, budget_ms - 1.0), Rps(0.0));
             assert_eq!(profile.capacity(cores, 500.0), Rps(capacity), "{percent}");
             assert_eq!(profile.uncorrected().service_ms(cores), 60.0);
         }

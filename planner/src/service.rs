@@ -378,8 +378,13 @@ impl Variant {
         self.tell_batch || request.is_some_and(Reconfigure::contains_batch)
     }
 
-    /// Returns the rate that a replica with `cores` sustains if one execution may take `latency_max_ms`.
-    pub fn capacity(&self, cores: Cores, latency_max_ms: f64) -> f64 {
-        self.profile.capacity(cores, latency_max_ms).0
+    /// Returns the rate for which a policy may choose a replica with `cores`: 0 beyond the latency budget, or if the mean
+    /// measured time is beyond the objective, with which nothing would be in time. Cores that serve already keep their
+    /// rate in a plan ([`Profile::capacity`]).
+    pub fn capacity(&self, cores: Cores, service: &Service) -> f64 {
+        match self.profile.mean_ms(cores) > service.own_slo_ms() {
+            true => 0.0,
+            false => self.profile.capacity(cores, service.latency_max_ms).0,
+        }
     }
 }

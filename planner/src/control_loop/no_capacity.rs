@@ -1,5 +1,6 @@
 //! Explanations in the *why* of a decision for capacities lower than what servers execute: a variant that takes longer
-//! than `latencyBudget` allows, and `capacity.utilisation` when demand exceeds the planned capacity.
+//! than `latencyBudget` allows, by its profile or as measured, and `capacity.utilisation` when demand exceeds the planned
+//! capacity.
 //!
 //! Neither changes a decision: the policies and the plan have already counted both.
 
@@ -42,6 +43,42 @@ pub(super) fn over_latency_budget(
         }
     }
     notes
+}
+
+/// Names the variants that are within the latency budget by their profiles and not as measured. They serve all the same,
+/// at the measured rate.
+pub(super) fn measured_beyond_budget(
+    service: &Service,
+    actual: &[Actual],
+    inputs: Option<Inputs>,
+) -> String {
+    let ready: Vec<Allocation> = actual.iter().map(|one| one.ready).collect();
+    let batches = batches(service, &ready, inputs);
+    let each = service.variants.iter().zip(ready.iter().zip(batches));
+    let within = each.filter_map(|(variant, (allocation, batch))| {
+        let profile = Profile {
+            batch,
+            ..variant.profile
+        };
+        let cores = allocation.each();
+        let serves = *allocation != Allocation::NONE;
+        (serves && profile.budget_ms(cores) <= service.latency_max_ms)
+            .then(|| (&variant.name, profile.service_ms(cores)))
+    });
+    let (beyond, rest): (Vec<_>, Vec<_>) = within.partition(|(_, ms)| *ms > service.latency_max_ms);
+    let who = match (beyond.as_slice(), rest.is_empty()) {
+        ([], _) => return String::new(),
+        ([_, _, ..], true) => "no variant".to_owned(),
+        _ => {
+            let names: Vec<&str> = beyond.iter().map(|(name, _)| name.as_str()).collect();
+            names.join(", ")
+        }
+    };
+    let is = if who == "no variant" { "is" } else { "is not" };
+    format!(
+        "; as measured, {who} {is} within the {:.0} ms of latencyBudget: shares go by measured rates",
+        service.latency_max_ms
+    )
 }
 
 /// Names the fraction that demand was compared with, if the decision finds that demand exceeds the capacity.
@@ -104,7 +141,7 @@ fn excess(
         batch,
         ..variant.profile
     };
-    let service_ms = profile.service_ms(cores);
+    let service_ms = profile.budget_ms(cores);
     (service_ms > service.latency_max_ms).then_some(Excess {
         service_ms,
         cores,

@@ -59,6 +59,7 @@ impl Planner {
         let service = &self.service;
         no_capacity::utilisation(service, status)
             + &no_capacity::over_latency_budget(service, &self.rollout.actual, inputs)
+            + &no_capacity::measured_beyond_budget(service, &self.rollout.actual, inputs)
     }
 
     /// Names the variants that got less than their quota. The plan's shares are not wrong then, but the solver's

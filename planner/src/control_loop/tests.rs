@@ -3,6 +3,7 @@
 mod failing;
 mod groups;
 mod known_times;
+mod measured_times;
 mod no_capacity;
 mod proxies;
 mod requests;

@@ -3,6 +3,7 @@
 use weir_api::plan::HOUR_MS;
 use weir_api::{Rps, Share, VariantPlan};
 
+use super::downstream::Needs;
 use super::{Expected, shortest_ms};
 use crate::capacity::Allocation;
 use crate::profile::Profile;
@@ -42,7 +43,7 @@ impl<'a> Run<'a> {
 
     /// Capacity if it takes longer than the latency budget allows, but less than the objective; otherwise 0.
     pub(super) fn slow_capacity_rps(&self, service: &Service) -> f64 {
-        let takes_ms = self.profile.service_ms(self.allocation.each());
+        let takes_ms = self.profile.budget_ms(self.allocation.each());
         match takes_ms > service.latency_max_ms {
             true => self.capacity_within_rps(service.own_slo_ms()),
             false => 0.0,
@@ -75,7 +76,7 @@ impl<'a> Run<'a> {
                 batch: *batch,
                 ..self.profile
             };
-            profile.service_ms(self.allocation.each()) <= latency_max_ms
+            profile.budget_ms(self.allocation.each()) <= latency_max_ms
         };
         let greater = (self.profile.batch + 1..=self.max).take_while(in_time);
         greater.last().unwrap_or(self.profile.batch)
@@ -139,11 +140,14 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Time of a request in the planned batch, batch filling included.
-    pub(super) fn needs_ms(&self, demand: Option<Rps>) -> f64 {
+    /// Time of a request in the planned batch, batch filling included: as measured, and by the profile.
+    pub(super) fn needs(&self, demand: Option<Rps>) -> Needs {
         let others = f64::from(self.sent_together().batch.saturating_sub(1));
         let fill_ms = demand.map_or(0.0, |demand| others * 1e3 / demand.0.max(f64::MIN_POSITIVE));
-        self.takes_ms(&self.profile) + fill_ms
+        Needs {
+            measured_ms: self.takes_ms(&self.profile) + fill_ms,
+            profile_ms: self.takes_ms(&self.profile.uncorrected()) + fill_ms,
+        }
     }
 
     pub(super) fn part(&self, slots: u32, share: f64) -> VariantPlan {
@@ -250,7 +254,17 @@ mod tests {
                 variants: index..index + 1,
             })
             .collect();
-        let drafts = drafts(&pipeline, &cores, Some(Inputs::steady(Rps(1.0)))).unwrap();
+        let drafts_of =
+            |service: &Service| drafts(service, &cores, Some(Inputs::steady(Rps(1.0)))).unwrap();
+        let drafts = drafts_of(&pipeline);
         assert_eq!(drafts[0].downstream_ms, 332.0, "of the stage that is slow");
+        // However slow it is measured, the stage before keeps its own time.
+        pipeline.variants[1].profile.correction = Correction::of([Ratio {
+            millis: 1000,
+            percent: 3000,
+        }]);
+        let before_ms = drafts_of(&pipeline)[0].variants[0].service_ms;
+        let left_ms = pipeline.latency_max_ms - before_ms;
+        assert_eq!(drafts_of(&pipeline)[0].downstream_ms, left_ms);
     }
 }

@@ -265,7 +265,7 @@ fn input(
         // In this problem every replica sustains something, so 0 becomes the smallest number.
         sustains_qps: sustains(service, rule, variant).max(f64::MIN_POSITIVE),
         latency_ms: if sustains(service, rule, variant) > 0.0 {
-            variant.profile.service_ms(replica::cores_each(variant))
+            variant.profile.budget_ms(replica::cores_each(variant))
         } else {
             LATENCY_MS_MAX
         },
@@ -312,7 +312,7 @@ fn sustains(service: &Service, rule: Infaas, variant: &Variant) -> f64 {
     if variant.accuracy < rule.accuracy_min {
         return 0.0;
     }
-    variant.capacity(replica::cores_each(variant), service.latency_max_ms)
+    variant.capacity(replica::cores_each(variant), service)
 }
 
 /// Cores of a replica in the problem: in steps, which are whole numbers.

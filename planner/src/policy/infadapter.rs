@@ -130,7 +130,7 @@ fn shapes(service: &Service, variant: &Variant) -> BTreeMap<u32, (Allocation, f6
     for replicas in variant.replicas.min..=variant.replicas.max {
         for each in variant.min..=variant.max {
             let each = variant.cores(each);
-            let rps = f64::from(replicas) * variant.capacity(each, service.latency_max_ms);
+            let rps = f64::from(replicas) * variant.capacity(each, service);
             let shape = Allocation::new(replicas, each);
             let known = shapes.entry(shape.cores().count(variant.step));
             let known = known.or_insert((shape, rps));

@@ -287,7 +287,7 @@ impl<'a, S: Fn(&Service, &[Actual]) -> Decision> Search<'a, S> {
         let of = |stage: &Stage| -> f64 {
             let all = stage.variants.clone().filter_map(|index| {
                 let (variant, target) = (self.service.variants.get(index)?, targets.get(index)?);
-                let each = variant.capacity(target.each, self.service.latency_max_ms);
+                let each = variant.capacity(target.each, self.service);
                 Some(f64::from(target.replicas) * each)
             });
             all.sum()

@@ -3,12 +3,13 @@
 
 use weir_api::{Cores, Rps};
 
-use super::super::{DEMAND_MIN, promised, replica, waits_ms};
+use super::super::{DEMAND_MIN, promised, promised_by_profile, replica, waits_ms};
 use super::{Ipa, Reserve, of};
 use crate::capacity::Allocation;
 use crate::forecast::Forecast;
 use crate::profile::Profile;
 use crate::service::{Service, Stage, Variant};
+use crate::solve::latency_model::LatencyModel;
 
 /// Relative rounding error of the demand.
 const ROUNDING: f64 = 1e-6;
@@ -31,9 +32,28 @@ pub(in crate::policy) fn batches(
     let carriers: Vec<Option<u32>> = each
         .map(|(variant, allocation)| carrier(variant, *allocation, demand_rps, reserve))
         .collect();
+    let by = |model: fn(&Variant) -> LatencyModel| {
+        by_times(service, allocations, &carriers, demand_rps, model)
+    };
+    let (measured, is_in_time) = by(promised);
+    if is_in_time {
+        return measured;
+    }
+    let (profiled, is_in_time) = by(promised_by_profile);
+    if is_in_time { profiled } else { measured }
+}
+
+/// Batches by the times of that model, and whether the smallest batches are within the latency budget.
+fn by_times(
+    service: &Service,
+    allocations: &[Allocation],
+    carriers: &[Option<u32>],
+    demand_rps: f64,
+    model: fn(&Variant) -> LatencyModel,
+) -> (Vec<u32>, bool) {
     let one_ms = |index: usize, variant: &Variant, batch: u32| {
         let allocation = allocations.get(index).copied().unwrap_or_default();
-        promised(variant).service_ms(batch, cores_each(variant, allocation))
+        model(variant).service_ms(batch, cores_each(variant, allocation))
     };
     let takes_ms = |index: usize, variant: &Variant, batch: u32| {
         one_ms(index, variant, batch) + waits_ms(variant, batch, demand_rps)
@@ -81,7 +101,7 @@ pub(in crate::policy) fn batches(
             batches.push(carrier.or(most).unwrap_or(1));
         }
     }
-    batches
+    (batches, left_ms >= 0.0)
 }
 
 /// Whether the allocation carries the demand in its batches. It may take longer than a plan would allow for all stages

@@ -264,7 +264,8 @@ fn count<'a>(state: &'a State<'_>, cores: &'a [Cores]) -> impl Iterator<Item = u
 /// L of each variant: requests/s that a replica sustains.
 fn sustained(state: &State<'_>) -> Vec<f64> {
     let each = state.service.variants.iter().zip(state.units);
-    let sustained = each.map(|(variant, unit)| variant.capacity(unit.cores, f64::INFINITY));
+    let sustained =
+        each.map(|(variant, unit)| variant.profile.capacity(unit.cores, f64::INFINITY).0);
     sustained.collect()
 }
 

@@ -1,6 +1,7 @@
 //! Batches of policy ipa and of the other policies.
 
 use super::*;
+use crate::profile::{Correction, Ratio};
 
 #[test]
 fn batches_follow_from_cores_and_leave_time_for_later_stages() {
@@ -14,6 +15,16 @@ fn batches_follow_from_cores_and_leave_time_for_later_stages() {
     let takes = |b: u32, ms: f64| ms * f64::from(b) + 10.0 + f64::from(b - 1) * 1e3 / 99.0;
     let both = takes(full[0], 20.0) + takes(full[2], 30.0);
     assert!(both <= 500.0 && both > 400.0, "{full:?}: {both}");
+    // Measured at thirty times that, no batch is in time. Single requests would carry the least.
+    let mut slow = service.clone();
+    for variant in &mut slow.variants {
+        variant.profile.correction = Correction::of([Ratio {
+            millis: 1000,
+            percent: 3000,
+        }]);
+    }
+    let running = allocations([1, 0, 1, 0]);
+    assert_eq!(batches(&slow, &running, Some(forecast(99.0, true))), full);
     // While s hands over to r, it does not carry all the demand, and stays within the 470 ms that n leaves.
     let halves = all([2, 0, 1, 2], 30.0);
     assert_eq!((halves[0], halves[2]), (1, 3));
