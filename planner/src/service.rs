@@ -31,7 +31,9 @@ pub use policy::{
     Decision, Inputs, Needs, Policy, ScaleDown, SharedPolicy, SolveStatus, TimeLeft, VariantShape,
 };
 pub use reconfigure::{BATCH, Reconfigure, ReconfigureMethod};
-pub use service_times::{CORRECTION_LIMIT, CORRECTION_MIN, ServiceTimeRule};
+pub use service_times::{
+    CORRECTION_LIMIT, CORRECTION_MIN, FAR_OFF_AFTER, FAR_OFF_MAX, FAR_OFF_MIN, ServiceTimeRule,
+};
 pub use variant_state::{Reading, StateMachine, VariantState, slow_above};
 
 /// A validated service, made by [`Service::from_yaml`] and [`Service::from_resource`] only.

@@ -13,7 +13,7 @@ use weir_api::moments::Moments;
 
 use super::Planner;
 use crate::profile::{POINTS_MAX, Profile};
-use crate::service::CORRECTION_LIMIT;
+use crate::service::FAR_OFF_MAX;
 
 /// Relative difference of two profiles' times that may be due to rounding.
 const SAME: f64 = 1e-9;
@@ -44,6 +44,9 @@ pub(super) struct KnownRatios {
     pub(super) points: Vec<KnownRatio>,
     /// Whether a slow episode is under way.
     pub(super) is_slow: bool,
+    /// Whether what is measured replaces the profile. Files of before do not have it.
+    #[serde(default)]
+    pub(super) is_far_off: bool,
 }
 
 /// Ratio at one number of cores.
@@ -104,7 +107,7 @@ impl KnownTimes {
 
 impl KnownRatio {
     fn is_possible(&self) -> bool {
-        let most = (CORRECTION_LIMIT * 100.0) as u32;
+        let most = (FAR_OFF_MAX * 100.0) as u32;
         self.millis > 0
             && [self.percent, self.peak]
                 .iter()

@@ -13,8 +13,12 @@
 //!
 //! While all slots of a variant are taken, its rate is what its servers sustain, which counts more than times ([`full`]).
 //!
+//! A profile that is far off is replaced by what is measured ([`learnt`]). The variant's state is compared with that then:
+//! what takes fifteen times its profile for good has a wrong profile, and no neighbour.
+//!
 //! A profile whose times are not measured for `serviceTimes.driftAfter` is reported once, and in each reason.
 
+mod far_off;
 mod full;
 mod learnt;
 mod notes;
@@ -33,6 +37,7 @@ use crate::service::{Reading, Service, ServiceTimeRule, StateMachine, VariantSta
 use crate::telemetry::status::ServiceTimeReport;
 use full::FullPart;
 use learnt::Learnt;
+pub(crate) use notes::far_off_note;
 use notes::{drift_note, log_state, measured_note, renewal};
 use window::{Block, Estimate, WINDOW, Window, ratio};
 
@@ -62,6 +67,8 @@ struct VariantTimes {
     allocation: Option<Allocation>,
     /// Largest batch, and the longest time that it takes, in ms.
     batch: (u32, f64),
+    /// Mean time of that batch, in ms; `None` without cores.
+    profile_ms: Option<f64>,
     /// Whether new replicas have not executed anything yet.
     cold: bool,
     /// Start from which executions count.
@@ -135,7 +142,11 @@ impl VariantTimes {
             self.learn(now, estimate, rule);
         }
         let ratio = estimate.and_then(|estimate| estimate.of_answers);
-        let reading = self.reading(now, ratio);
+        let planned = match self.learnt.is_far_off(now) {
+            true => self.correction(now),
+            false => 1.0,
+        };
+        let reading = self.reading(now, ratio.map(|ratio| ratio / planned));
         let changed = self.machine.see(now, reading, rule);
         self.drift(now, ratio, rule);
         changed
@@ -144,13 +155,15 @@ impl VariantTimes {
     /// Takes over an estimate. A lower bound only lengthens the time that is planned with.
     fn learn(&mut self, now: Duration, estimate: Estimate, rule: &ServiceTimeRule) {
         if estimate.of_answers.is_some() || estimate.ratio > self.correction(now) {
-            self.learnt.learn(self.millis, estimate.ratio, now, rule);
+            let measured = (estimate.ratio, estimate.of_answers);
+            self.learnt.learn(self.millis, measured, now, rule);
         }
     }
 
     /// Takes in a change of cores or replicas.
     fn change(&mut self, now: Duration, present: Present) {
         self.sustained_rps = present.expected.map_or(0.0, |it| it.sustained_rps);
+        self.profile_ms = present.expected.map(|it| it.batch_ms());
         let before = self.allocation.replace(present.allocation);
         let before = before.unwrap_or(present.allocation);
         let batch = present
@@ -277,6 +290,8 @@ impl VariantTimes {
             cut_off: estimate.map_or(0, |estimate| estimate.cut_off as u64),
             is_bound: estimate.is_some_and(|estimate| estimate.of_answers.is_none()),
             correction,
+            profile_ms: self.profile_ms,
+            replaces_profile: rule.correct && self.learnt.is_far_off(now),
             drift_ms: self.drifted(now, rule).map(ms),
         }
     }
@@ -356,8 +371,11 @@ impl Planner {
         let each = self.service.variants.iter().enumerate();
         each.map(|(index, variant)| {
             let report = self.service_time(index);
-            measured_note(&variant.name, &report)
-                + &drift_note(&self.service.name, &variant.name, &report)
+            let measured = match far_off_note(&variant.name, &report) {
+                Some(note) => format!("; {note}"),
+                None => measured_note(&variant.name, &report),
+            };
+            measured + &drift_note(&self.service.name, &variant.name, &report)
         })
         .collect()
     }

@@ -38,17 +38,22 @@ pub struct Expected {
 impl Expected {
     /// Rate that the slots execute with the largest batch, in requests/s.
     pub fn fastest_rps(&self) -> f64 {
-        let batch_ms = self.single_ms + f64::from(self.largest.max(1) - 1) * self.per_request_ms;
+        let batch_ms = self.batch_ms();
         match batch_ms > 0.0 {
             true => f64::from(self.slots) * 1e3 / batch_ms,
             false => 0.0,
         }
     }
 
+    /// Mean time of the largest batch, in ms.
+    pub fn batch_ms(&self) -> f64 {
+        self.single_ms + f64::from(self.largest.max(1) - 1) * self.per_request_ms
+    }
+
     /// Factor by which a server with all slots taken may be slower than with the largest batches: it executes what is
     /// there, and what comes meanwhile waits, so that the slots of one batch are two smaller ones in turn.
     pub fn own_batches(&self) -> f64 {
-        let batch_ms = self.single_ms + f64::from(self.largest.max(1) - 1) * self.per_request_ms;
+        let batch_ms = self.batch_ms();
         let in_two_ms = batch_ms + self.single_ms - self.per_request_ms;
         match self.largest > 1 && batch_ms > 0.0 {
             true => (in_two_ms / batch_ms).max(1.0),

@@ -3,12 +3,21 @@
 
 use std::time::Duration;
 
-/// Default largest correction: an execution that takes longer than four times its profile has another cause.
+/// Default largest correction: an execution that takes longer than four times its profile has another cause, unless it
+/// does so for [`FAR_OFF_AFTER`].
 const CORRECTION_MAX: f64 = 4.0;
 /// Smallest correction: a variant is planned with at most twice its profile's speed.
 pub const CORRECTION_MIN: f64 = 0.5;
 /// Largest value of the largest correction.
 pub const CORRECTION_LIMIT: f64 = 10.0;
+/// Time for which answered executions must be beyond the corrections for the profile to be far off: two windows of
+/// measurements, so that a stall is none.
+pub const FAR_OFF_AFTER: Duration = Duration::from_secs(30);
+/// Largest ratio of a measured time that replaces a profile which is far off.
+pub const FAR_OFF_MAX: f64 = 1000.0;
+/// Smallest such ratio.
+pub const FAR_OFF_MIN: f64 = 0.02;
+const _: () = assert!(FAR_OFF_MIN < CORRECTION_MIN && CORRECTION_LIMIT < FAR_OFF_MAX);
 /// Default ratio above which a variant is slow.
 const INTERFERED_ABOVE: f64 = 1.25;
 /// Default part of the sustained rate from which a variant is saturated.
@@ -25,7 +34,7 @@ const DRIFT_AFTER: Duration = Duration::from_secs(600);
 pub struct ServiceTimeRule {
     /// Whether the planner plans with the measured times.
     pub correct: bool,
-    /// Largest correction.
+    /// Largest correction of a profile that is not far off.
     pub correction_max: f64,
     /// Ratio of the measured time to the profile's above which a variant is slow.
     pub interfered_above: f64,

@@ -168,6 +168,10 @@ pub struct ServiceTimeReport {
     pub is_bound: bool,
     /// Factor on the profile's time that is planned with, at the actual cores.
     pub correction: f64,
+    /// Time of its largest batch by the profile on the actual cores, in ms; `null` without cores.
+    pub profile_ms: Option<f64>,
+    /// Whether the profile is far off, so that it is planned with what is measured, whatever the largest correction is.
+    pub replaces_profile: bool,
     /// Time for which the profile has not held; `null` if it holds, or not for long enough.
     pub drift_ms: Option<u64>,
 }
@@ -181,6 +185,8 @@ impl Default for ServiceTimeReport {
             cut_off: 0,
             is_bound: false,
             correction: 1.0,
+            profile_ms: None,
+            replaces_profile: false,
             drift_ms: None,
         }
     }

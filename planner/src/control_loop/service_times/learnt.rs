@@ -4,6 +4,8 @@
 //! measurements it holds for [`HOLDS_FOR`], then fades until [`FORGOTTEN_AFTER`]: a variant that got no requests because
 //! it was slow is tried again.
 //!
+//! A ratio lies within the bounds of a correction, unless the profile is far off ([`FarOff`]).
+//!
 //! A slow episode is the time from the first ratio above the profile to one that holds, whatever the cores are. What
 //! it multiplied, its end divides again:
 //! - where the ratio at the present cores has fallen to 1 from a peak, the ratios of other cores measured in the episode
@@ -11,9 +13,11 @@
 //! - where the present cores were not slow in the episode, nothing tells its end from a profile that is wrong at the other
 //!   cores alone: their ratios begin to fade
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::super::known_times::{KnownRatio, KnownRatios};
+use super::far_off::FarOff;
 use crate::profile::{HOLDS_PERCENT, POINTS_MAX, Ratio};
 use crate::service::{CORRECTION_MIN, ServiceTimeRule};
 
@@ -34,6 +38,7 @@ pub(super) struct Learnt {
     points: Vec<Point>,
     /// Start of the present slow episode.
     slow_since: Option<Duration>,
+    far_off: FarOff,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -47,13 +52,23 @@ struct Point {
 }
 
 impl Learnt {
-    /// Takes in a measured `ratio` at these cores of one execution.
-    pub(super) fn learn(&mut self, millis: u32, ratio: f64, now: Duration, rule: &ServiceTimeRule) {
+    /// Takes in a measured `ratio` at these cores of one execution, and that of its answers if there were enough.
+    pub(super) fn learn(
+        &mut self,
+        millis: u32,
+        (ratio, of_answers): (f64, Option<f64>),
+        now: Duration,
+        rule: &ServiceTimeRule,
+    ) {
+        if let Some(of_answers) = of_answers {
+            self.far_off.see(of_answers, now, rule);
+        }
+        let bounds = self.far_off.bounds(rule);
         let before = self.percent(millis, now);
         let is_here = |point: &&Point| point.ratio.millis == millis;
         let peak = self.points.iter().find(is_here).map(|point| point.peak);
         self.points.retain(|point| point.ratio.millis != millis);
-        let percent = applied(before.unwrap_or(HOLDS_PERCENT), ratio, rule);
+        let percent = applied(before.unwrap_or(HOLDS_PERCENT), ratio, &bounds);
         let is_slow = percent > HOLDS_PERCENT;
         let mut peak = peak.unwrap_or(HOLDS_PERCENT);
         if is_slow {
@@ -104,7 +119,13 @@ impl Learnt {
         KnownRatios {
             points: points.collect(),
             is_slow: self.slow_since.is_some(),
+            is_far_off: self.is_far_off(now),
         }
+    }
+
+    /// Whether what is measured replaces the profile.
+    pub(super) fn is_far_off(&self, now: Duration) -> bool {
+        matches!(self.far_off, FarOff::Yes) && self.ratios(now).next().is_some()
     }
 
     /// Continues from ratios that were known `age` before `now`.
@@ -113,7 +134,12 @@ impl Learnt {
         (now, age): (Duration, Duration),
         rule: &ServiceTimeRule,
     ) -> Learnt {
-        let [least, most] = [CORRECTION_MIN, rule.correction_max].map(|of| in_steps(of * 100.0));
+        let far_off = match known.is_far_off {
+            true => FarOff::Yes,
+            false => FarOff::No,
+        };
+        let bounds = far_off.bounds(rule);
+        let [least, most] = [bounds.start(), bounds.end()].map(|of| in_steps(of * 100.0));
         let points = known.points.iter().map(|point| Point {
             ratio: Ratio {
                 millis: point.millis,
@@ -126,6 +152,7 @@ impl Learnt {
         Learnt {
             points: points.collect(),
             slow_since: known.is_slow.then_some(now),
+            far_off,
         }
     }
 
@@ -167,8 +194,8 @@ impl Point {
 }
 
 /// Ratio in percent that replaces `before` after a measurement.
-fn applied(before: u32, ratio: f64, rule: &ServiceTimeRule) -> u32 {
-    let ratio = ratio.clamp(CORRECTION_MIN, rule.correction_max);
+fn applied(before: u32, ratio: f64, bounds: &RangeInclusive<f64>) -> u32 {
+    let ratio = ratio.clamp(*bounds.start(), *bounds.end());
     let known = f64::from(before) / f64::from(HOLDS_PERCENT);
     if (ratio - 1.0).abs() <= HOLDS {
         HOLDS_PERCENT
@@ -179,8 +206,13 @@ fn applied(before: u32, ratio: f64, rule: &ServiceTimeRule) -> u32 {
     }
 }
 
+/// Ratio in steps of [`STEP_PERCENT`]; below the bounds of a correction, where these are large, of 1 %.
 fn in_steps(percent: f64) -> u32 {
-    ((percent / STEP_PERCENT).round() * STEP_PERCENT) as u32
+    let step = match percent < CORRECTION_MIN * f64::from(HOLDS_PERCENT) {
+        true => 1.0,
+        false => STEP_PERCENT,
+    };
+    ((percent / step).round() * step) as u32
 }
 
 #[cfg(test)]
@@ -196,7 +228,8 @@ mod tests {
     fn learnt(measurements: &[(u32, f64, u64)]) -> Learnt {
         let mut learnt = Learnt::default();
         for (millis, ratio, second) in measurements {
-            learnt.learn(*millis, *ratio, s(*second), &ServiceTimeRule::default());
+            let measured = (*ratio, Some(*ratio));
+            learnt.learn(*millis, measured, s(*second), &ServiceTimeRule::default());
         }
         learnt
     }
@@ -221,6 +254,46 @@ mod tests {
             let found = learnt(&measurements).percent(1000, s(0));
             assert_eq!(found, Some(percent), "{ratios:?}");
         }
+    }
+
+    /// Measured ratios at seconds → percent, and whether the profile is far off.
+    #[test]
+    fn far_off_profile_is_replaced_after_30_s() {
+        for (measurements, percent, is_far_off) in [
+            (&[(15.0, 0), (15.0, 29)][..], 400, false),
+            (&[(15.0, 0), (15.0, 30)], 1500, true),
+            (&[(30.0, 0), (14.0, 20), (30.0, 40)], 3000, true),
+            // Within the bounds meanwhile.
+            (&[(15.0, 0), (3.9, 20), (15.0, 40)], 400, false),
+            (&[(15.0, 0), (15.0, 30), (15.0, 60), (2.0, 61)], 200, false),
+            (&[(15.0, 0), (15.0, 30), (1.0, 31)], 100, false),
+            // A profile of 600 ms for a model of 20.
+            (&[(0.0333, 0), (0.0333, 30)], 3, true),
+            // The bounds of what replaces a profile.
+            (&[(9e9, 0), (9e9, 30)], 100_000, true),
+            (&[(1e-9, 0), (1e-9, 30)], 2, true),
+        ] {
+            let all: Vec<_> = measurements
+                .iter()
+                .map(|(ratio, second)| (1000, *ratio, *second))
+                .collect();
+            let (_, _, end) = *all.last().unwrap();
+            let learnt = learnt(&all);
+            let found = (learnt.percent(1000, s(end)), learnt.is_far_off(s(end)));
+            assert_eq!(found, (Some(percent), is_far_off), "{measurements:?}");
+            // A later planner goes on with it.
+            let known = learnt.known(s(end));
+            let anew = Learnt::continuing(&known, (s(0), s(1)), &ServiceTimeRule::default());
+            let found = (anew.percent(1000, s(0)), anew.is_far_off(s(0)));
+            assert_eq!(found, (Some(percent), is_far_off), "{measurements:?}");
+        }
+        // Executions that were cut off are no answers.
+        let mut learnt = Learnt::default();
+        for second in 0..60 {
+            learnt.learn(1000, (15.0, None), s(second), &ServiceTimeRule::default());
+        }
+        assert_eq!(learnt.percent(1000, s(60)), Some(400));
+        assert!(!learnt.is_far_off(s(60)));
     }
 
     #[test]

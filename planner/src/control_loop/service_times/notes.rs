@@ -39,6 +39,27 @@ fn measured(report: &ServiceTimeReport, ratio: f64) -> String {
     format!("measured {least}{ratio:.2} × profile")
 }
 
+/// Sentence of a variant that is planned with what is measured in place of its profile.
+pub(crate) fn far_off_note(name: &str, report: &ServiceTimeReport) -> Option<String> {
+    let (profile_ms, ratio) = (report.profile_ms?, report.measured_ratio?);
+    report.replaces_profile.then(|| {
+        let answers = report.executions.saturating_sub(report.cut_off);
+        let (profile, measured) = (in_ms(profile_ms), in_ms(profile_ms * ratio));
+        format!(
+            "the profile of {name} says {profile} ms, measured {measured} ms over {answers} answers: planned with what is \
+             measured; run `weir profile`"
+        )
+    })
+}
+
+/// Time in ms, of which short ones have a decimal.
+fn in_ms(ms: f64) -> String {
+    match ms < 10.0 {
+        true => format!("{ms:.1}"),
+        false => format!("{ms:.0}"),
+    }
+}
+
 /// Number of executions measured, and of those that were cut off.
 fn executions_of(report: &ServiceTimeReport) -> String {
     let executions = report.executions;

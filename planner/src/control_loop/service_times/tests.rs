@@ -285,6 +285,54 @@ fn state_follows_rate_and_time_and_drift_is_reported() {
     }
 }
 
+/// A profile of 20 ms for a model of 300, and one of 20 for 0.7.
+#[test]
+fn measured_time_replaces_a_profile_that_is_far_off() {
+    for (rps, mean_ms, before, after) in [
+        (
+            50,
+            300.0,
+            (4.0, VariantState::Interfered),
+            (15.0, VariantState::Normal),
+        ),
+        (
+            9_000,
+            0.7,
+            (0.5, VariantState::Normal),
+            (0.04, VariantState::Normal),
+        ),
+    ] {
+        let mut bed = Bed::default();
+        let report = bed.run(25, present(1, 1), rps, mean_ms);
+        let found = (report.correction, report.state, report.replaces_profile);
+        assert_eq!(found, (before.0, before.1, false));
+        assert_eq!(far_off_note("b", &report), None);
+        let report = bed.run(25, present(1, 1), rps, mean_ms);
+        let found = (report.correction, report.state, report.replaces_profile);
+        assert_eq!(found, (after.0, after.1, true));
+    }
+    let mut bed = Bed::default();
+    let report = bed.run(60, present(1, 1), 50, 300.0);
+    let expected = "the profile of b says 20 ms, measured 300 ms over 750 answers: planned with what is measured; run \
+                    `weir profile`";
+    assert_eq!(far_off_note("b", &report).as_deref(), Some(expected));
+    // It holds again, or was measured anew.
+    let report = bed.run(60, present(1, 1), 50, 20.0);
+    assert_eq!((report.correction, report.replaces_profile), (1.0, false));
+    // Without answers nothing replaces it.
+    let mut bed = Bed::default();
+    let hangs = Executions {
+        cut_off: 50.0,
+        cut_off_ms: 15_000.0,
+        ..Executions::default()
+    };
+    for _ in 0..60 {
+        bed.see(hangs, present(1, 1));
+    }
+    let report = bed.times.report(bed.now(), &bed.rule);
+    assert_eq!((report.correction, report.replaces_profile), (4.0, false));
+}
+
 #[test]
 fn notes_name_ratio_plan_state_and_renewal() {
     let report = ServiceTimeReport::default();
@@ -299,6 +347,8 @@ fn notes_name_ratio_plan_state_and_renewal() {
         cut_off: 0,
         is_bound: false,
         correction: 1.3,
+        profile_ms: Some(20.0),
+        replaces_profile: false,
         drift_ms: Some(720_000),
     };
     assert_eq!(

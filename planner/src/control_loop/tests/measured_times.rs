@@ -30,7 +30,7 @@ fn execute(bed: &Bed, name: &str, (answered, ms): (f64, f64), (cut_off, cut_off_
     of.cut_off_ms += cut_off * cut_off_ms;
 }
 
-/// Report after 40 cycles with these executions of each variant in each.
+/// Report after 60 cycles with these executions of each variant in each.
 async fn report(
     service: Service,
     cores: &[u32],
@@ -39,7 +39,7 @@ async fn report(
 ) -> CycleReport {
     let mut bed = Bed::new(service, cores);
     bed.warm_up().await;
-    for _ in 0..40 {
+    for _ in 0..60 {
         for (name, answered, cut_off) in executions {
             execute(&bed, name, *answered, *cut_off);
         }
@@ -114,4 +114,42 @@ async fn variant_beyond_the_latency_budget_as_measured_serves_at_its_measured_ra
     );
     let expected = "; as measured, no variant is within the 100 ms of latencyBudget";
     assert!(all.why.contains(expected), "{}", all.why);
+}
+
+/// Profiles that are off by 14 and by 30 times are replaced by what is measured, which is said.
+#[tokio::test]
+async fn profiles_that_are_far_off_are_replaced_and_said() {
+    let mut service = service(8);
+    service.mode = Mode::Advisory;
+    let profiles = service.variants.iter().map(|variant| variant.profile);
+    let ms: Vec<f64> = profiles
+        .map(|profile| profile.mean_ms(Cores::whole(2)))
+        .collect();
+    let none = (0.0, 0.0);
+    let executions = [
+        ("a", (20.0, 14.0 * ms[0]), none),
+        ("b", (20.0, 30.0 * ms[1]), none),
+    ];
+    let report = report(service, &[2, 2], 200.0, &executions).await;
+    for (name, index, factor, at_once) in [("a", 0, 14.0, 2.0), ("b", 1, 30.0, 2.0)] {
+        let variant = &report.variants[name];
+        let time = variant.service_time;
+        assert_eq!((time.correction, time.replaces_profile), (factor, true));
+        assert_eq!(time.state, VariantState::Normal);
+        // Of what the slots execute in the measured time, 0.8 are planned with.
+        let capacity = 0.8 * at_once * 1e3 / (factor * ms[index]);
+        assert!(
+            (variant.capacity_rps.0 - capacity).abs() < 0.01 * capacity,
+            "{variant:?}"
+        );
+        assert!(variant.share.0 > 0.0, "{variant:?}");
+        let expected = format!(
+            "; the profile of {name} says {:.0} ms, measured {:.0} ms over 280 answers: planned with what is measured; \
+             run `weir profile`",
+            ms[index],
+            factor * ms[index]
+        );
+        assert!(report.why.contains(&expected), "{}", report.why);
+    }
+    assert!(!report.why.contains("interfered"), "{}", report.why);
 }

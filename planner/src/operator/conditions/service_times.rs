@@ -1,5 +1,6 @@
 //! Reasons of condition `Degraded` from measured service times. The plan counts with them, so they come last.
 
+use crate::control_loop::far_off_note;
 use crate::service::VariantState;
 use crate::telemetry::status::{CycleReport, ServiceTimeReport};
 
@@ -9,6 +10,11 @@ pub(super) fn degraded(report: &CycleReport) -> Option<(&'static str, String)> {
         let mut all = report.variants.iter();
         all.find(|(_, variant)| holds(&variant.service_time))
     };
+    if let Some((name, variant)) = first(&|times| times.replaces_profile)
+        && let Some(message) = far_off_note(name, &variant.service_time)
+    {
+        return Some(("ProfileDrift", message));
+    }
     if let Some((name, variant)) = first(&|times| times.drift_ms.is_some()) {
         let minutes = variant.service_time.drift_ms.unwrap_or_default() / 60_000;
         let message = format!(
@@ -51,6 +57,8 @@ mod tests {
             cut_off: 0,
             is_bound: false,
             correction: 1.5,
+            profile_ms: Some(20.0),
+            replaces_profile: false,
             drift_ms,
         };
         let (before, notes) = (SloServiceStatus::default(), WatchNotes::default());

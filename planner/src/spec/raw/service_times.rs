@@ -14,7 +14,7 @@ use crate::service::ServiceTimeRule;
 pub struct RawServiceTimes {
     /// Whether capacities and policies count with the measured times. Measured they are in any case.
     pub correct: bool,
-    /// Largest factor on the profile's time.
+    /// Largest factor on the profile's time. A profile that is off by more for 30 s is replaced by what is measured.
     #[schemars(range(min = 1.0, max = 10.0))]
     pub correction_max: f64,
     /// A variant whose time is more than this factor of its profile's is overloaded or interfered. It is so no longer

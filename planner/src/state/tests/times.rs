@@ -39,8 +39,8 @@ fn times_that_cannot_have_been_measured_are_refused_with_the_reason() {
         ),
         (
             "\"percent\":150",
-            "\"percent\":1001",
-            "variant a: a ratio of 1001 %",
+            "\"percent\":100001",
+            "variant a: a ratio of 100001 %",
         ),
         (
             "\"peak\":150",
