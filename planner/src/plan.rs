@@ -22,9 +22,9 @@ use crate::capacity::Allocation;
 use crate::policy::batches;
 use crate::service::{Inputs, Service, Variant};
 use crate::solve::infadapter::quota;
-use downstream::{Needs, downstream_ms};
+use downstream::downstream_ms;
 pub use expected::Expected;
-use run::{Run, shared_rate, slow_capacities};
+use run::{Run, needs_of, shared_rate, slow_capacities};
 
 /// Smallest change of a share that is published. Arrivals are noisy, and half a point of traffic is within the reserve
 /// of the capacities.
@@ -167,14 +167,6 @@ fn of_stage(
             .map(|(run, (slots, share))| run.part(*slots, share))
             .collect(),
     )
-}
-
-/// Time of a request at a stage, batch filling included.
-fn needs_of(runs: &[Run], parts: &[VariantPlan], demand: Option<Rps>) -> Needs {
-    let each = runs.iter().zip(parts);
-    let serving = each.filter(|(_, part)| part.share.0 > 0.0);
-    let needs = serving.map(|(run, _)| run.needs(demand));
-    needs.fold(Needs::default(), Needs::max)
 }
 
 /// Whether `new` differs enough from the published `old` to be published.

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_of_a_batch_may_be_two_in_turn() {
+    fn slots_of_a_batch_may_be_two_smaller_ones() {
         // One of 1 and one of 3 take 20 + 40 ms, one of 4 takes 50.
         assert_eq!(EXPECTED.own_batches(), 60.0 / 50.0);
         let single = Expected {

@@ -174,6 +174,14 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Time of a request at a stage, batch filling included.
+pub(super) fn needs_of(runs: &[Run], parts: &[VariantPlan], demand: Option<Rps>) -> Needs {
+    let each = runs.iter().zip(parts);
+    let serving = each.filter(|(_, part)| part.share.0 > 0.0);
+    let needs = serving.map(|(run, _)| run.needs(demand));
+    needs.fold(Needs::default(), Needs::max)
+}
+
 /// Rate that shares are for.
 pub(super) fn shared_rate(service: &Service, inputs: Option<Inputs>) -> Option<Rps> {
     inputs.map(|inputs| inputs.forecast.shared(service.utilisation_max()))

@@ -118,7 +118,7 @@ async fn variant_beyond_the_latency_budget_as_measured_serves_at_its_measured_ra
 
 /// Profiles that are off by 14 and by 30 times are replaced by what is measured, which is said.
 #[tokio::test]
-async fn profiles_that_are_far_off_are_replaced_and_said() {
+async fn profiles_that_are_far_off_are_replaced_and_named() {
     let mut service = service(8);
     service.mode = Mode::Advisory;
     let profiles = service.variants.iter().map(|variant| variant.profile);
