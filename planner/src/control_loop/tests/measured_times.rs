@@ -30,12 +30,15 @@ fn execute(bed: &Bed, name: &str, (answered, ms): (f64, f64), (cut_off, cut_off_
     of.cut_off_ms += cut_off * cut_off_ms;
 }
 
+/// Variant, answers and their mean time in ms, executions that were cut off and their mean time until then.
+type ByVariant<'a> = (&'a str, (f64, f64), (f64, f64));
+
 /// Report after 60 cycles with these executions of each variant in each.
 async fn report(
     service: Service,
     cores: &[u32],
     rps: f64,
-    executions: &[(&str, (f64, f64), (f64, f64))],
+    executions: &[ByVariant<'_>],
 ) -> CycleReport {
     let mut bed = Bed::new(service, cores);
     bed.warm_up().await;
