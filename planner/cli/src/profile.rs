@@ -38,6 +38,11 @@ use progress::Progress;
 /// Maximum number of cores and of batches to measure.
 const VALUES_MAX: usize = 32;
 
+/// Default maximum time of all points, of one number of cores and one batch.
+const TIME_OF_ONE: Duration = Duration::from_secs(90);
+/// The same of several.
+const TIME_OF_SEVERAL: Duration = Duration::from_secs(300);
+
 /// Protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum ProtocolName {
@@ -94,7 +99,8 @@ pub(crate) struct Profile {
     /// Batches to measure: rows of each input in one request of the Open Inference Protocol.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
     batches: Vec<u32>,
-    /// Measure batches as single requests that the server executes together, instead of as rows.
+    /// Send single requests, of which the server forms the batches, up to the greatest of --batches. Without --tell-batch
+    /// the number in flight shows them.
     #[arg(long)]
     batch_requests: bool,
     /// Half width of throughput's 95 % interval at which a point is measured well enough, in percent.
@@ -106,9 +112,14 @@ pub(crate) struct Profile {
     /// Maximum time of a point, in seconds.
     #[arg(long, value_name = "S", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     point_time: u64,
-    /// Maximum time of all points together, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    time: u64,
+    /// Maximum time of all points together, in seconds. Default: 90, or 300 with several cores or batches that the server
+    /// is sent.
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    time: Option<u64>,
+    /// Latency objective, such as 500ms: the capacity is the greatest throughput whose 95th percentile meets it. Default
+    /// with SERVICE: its `slo`; otherwise none.
+    #[arg(long, value_name = "TIME", value_parser = value::objective)]
+    slo: Option<Duration>,
     /// Maximum time until the server answers, in seconds.
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=3600))]
     ready_time: u64,
@@ -180,7 +191,7 @@ impl Profile {
             Err(error) if progress.kept > 0 => return Err(error.context(kept())),
             measured => measured?,
         };
-        let model = model(&run.busy, &progress.points)?;
+        let model = model(&run.busy, &run.best, &progress.points)?;
         let file = self.file(subject, &progress.points, Some((&run, &model, accuracy)));
         self.write(&file)?;
         if let Some(to) = &self.plot {
@@ -279,6 +290,16 @@ impl Profile {
         let body = (self.content_type.clone(), read(request)?);
         let mut batches = self.batches.clone();
         batches.sort_unstable();
+        let largest = batches.last().copied().unwrap_or(1);
+        // A server that forms its batches by itself shows all of them by the number in flight.
+        let batch_max = (self.batch_requests && !self.tell_batch).then_some(largest);
+        if batch_max.is_some() {
+            batches = vec![1];
+        }
+        let time = match batches.len() * self.cores.len() {
+            0 | 1 => TIME_OF_ONE,
+            _ => TIME_OF_SEVERAL,
+        };
         let timeout = Duration::from_secs(self.timeout);
         let protocol = match self.protocol {
             Some(ProtocolName::Http) => Protocol::Http,
@@ -299,13 +320,15 @@ impl Profile {
             resize: self.resize().await?,
             batches,
             batching,
+            batch_max,
             concurrency_max: self.concurrency_max,
+            slo: self.slo,
             point: Until {
                 precision_percent: self.precision,
                 time: Duration::from_secs(self.point_time),
             },
             ready_max: Duration::from_secs(self.ready_time),
-            time: Duration::from_secs(self.time),
+            time: self.time.map_or(time, Duration::from_secs),
             fit_error_percent: self.fit_error,
         })
     }

@@ -31,6 +31,8 @@ pub struct Estimate {
     pub mean_ms: f64,
     /// Median latency in ms.
     pub p50_ms: f64,
+    /// 95th percentile of the latency, in ms.
+    pub p95_ms: f64,
     /// 99th percentile of the latency, in ms.
     pub p99_ms: f64,
     /// Number of requests received in the window.
@@ -69,6 +71,7 @@ pub fn estimate(answered: &[Answered], from: Duration, until: Duration) -> Optio
         half_width_percent: 100.0 * T_95 * (variance / count).sqrt() / rps,
         mean_ms: latencies.iter().sum::<f64>() / latencies.len() as f64,
         p50_ms: quantile(&latencies, 0.5),
+        p95_ms: quantile(&latencies, 0.95),
         p99_ms: quantile(&latencies, 0.99),
         requests: latencies.len(),
     })
@@ -153,8 +156,8 @@ mod tests {
         let all: Vec<Answered> = (1..=200).map(slow).collect();
         let found = estimate(&all, Duration::ZERO, Duration::from_millis(100)).unwrap();
         assert_eq!(
-            (found.p50_ms, found.p99_ms, found.requests),
-            (50.0, 99.0, 100)
+            (found.p50_ms, found.p95_ms, found.p99_ms, found.requests),
+            (50.0, 95.0, 99.0, 100)
         );
     }
 

@@ -1,7 +1,7 @@
 //! Measures a variant through its endpoint: throughput and latency by concurrency, batch and cores, and accuracy on
 //! labelled requests. The result is a profile that the planner reads.
 //!
-//! [`estimate`], [`sweep`], [`design`] and [`model`] are pure. [`endpoint`] sends requests, [`resize`] sets cores,
+//! [`estimate`], [`sweep`], [`execution`], [`design`] and [`model`] are pure. [`endpoint`] sends requests, [`resize`] sets cores,
 //! [`point`] measures one combination of cores, batch and concurrency, and [`run`] all that a profile needs.
 //!
 //! Other sources are [`proxy`], a proxy's own histograms, and [`import`], measurements of other programs. [`fitted`]
@@ -11,6 +11,7 @@ pub mod cgroup;
 pub mod design;
 pub mod endpoint;
 pub mod estimate;
+pub mod execution;
 pub mod exposition;
 pub mod fitted;
 mod forwarded;

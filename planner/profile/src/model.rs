@@ -38,6 +38,9 @@ pub struct Point {
     /// Median latency in ms.
     #[serde(deserialize_with = "above_zero")]
     pub p50_ms: f64,
+    /// 95th percentile of the latency, in ms; missing in older files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95_ms: Option<f64>,
     /// 99th percentile of the latency, in ms.
     #[serde(deserialize_with = "above_zero")]
     pub p99_ms: f64,
@@ -127,11 +130,12 @@ pub struct Model {
     pub capacity: CapacityFit,
 }
 
-/// Fits the model to points of busy concurrency, one for each number of cores and batch; `all` are all points.
+/// Fits the model to points of busy concurrency, one for each number of cores and batch; `best` are those of the greatest
+/// throughput within the objective, `all` are all points.
 ///
 /// # Errors
 /// No points, or points that do not determine the model.
-pub fn model(points: &[Point], all: &[Point]) -> Result<Model, ProfileError> {
+pub fn model(points: &[Point], best: &[Point], all: &[Point]) -> Result<Model, ProfileError> {
     let (fit, parallelism) = latency(points, all)?;
     let fit = fit.consistent()?;
     Ok(Model {
@@ -139,7 +143,7 @@ pub fn model(points: &[Point], all: &[Point]) -> Result<Model, ProfileError> {
         fit,
         parallelism,
         tail: tail(points),
-        capacity: capacity(points)?,
+        capacity: capacity(best)?,
     })
 }
 
@@ -239,6 +243,7 @@ mod tests {
             half_width_percent: 1.0,
             mean_ms: ms,
             p50_ms: ms,
+            p95_ms: Some(ms * 1.2),
             p99_ms: ms * 1.3,
             answered: 100,
             failed: 0,
@@ -262,7 +267,7 @@ mod tests {
                 points.push(point(fixed(1), cores, batch, noises.next().unwrap()));
             }
         }
-        let found = model(&points, &points).unwrap();
+        let found = model(&points, &points, &points).unwrap();
         assert_eq!(found.parallelism, fixed(1));
         assert!((found.tail - 1.3).abs() < 1e-9);
         assert!(found.fit.chosen.r_squared > 0.99, "{found:?}");
@@ -274,7 +279,8 @@ mod tests {
 
     #[test]
     fn server_of_one_size_gets_one_number() {
-        let found = model(&[point(fixed(3), 3.0, 1, 1.0)], &[]).unwrap();
+        let only = [point(fixed(3), 3.0, 1, 1.0)];
+        let found = model(&only, &only, &[]).unwrap();
         assert_eq!(found.parallelism, fixed(3));
         assert_eq!(found.latency, LatencyModel::constant(56.0));
         let rps = f64::from(3) * 1e3 / 56.0;
@@ -288,7 +294,7 @@ mod tests {
     #[test]
     fn batches_alone_determine_what_depends_on_them() {
         let points = [1, 4, 8].map(|batch| point(fixed(1), 2.0, batch, 1.0));
-        let found = model(&points, &points).unwrap().latency;
+        let found = model(&points, &points, &points).unwrap().latency;
         assert_eq!((found.gamma_ms, found.epsilon_ms), (0.0, 0.0));
         assert!(
             (found.delta_ms - 23.0).abs() < 1e-6 && (found.eta_ms - 9.0).abs() < 1e-6,
@@ -310,7 +316,7 @@ mod tests {
             let all: Vec<Point> = busy.iter().map(single).collect();
             // On the most cores one more in flight fills the gap between two requests.
             busy[2].concurrency += 1;
-            let found = model(&busy, &all).unwrap();
+            let found = model(&busy, &busy, &all).unwrap();
             assert_eq!(found.parallelism, expected);
             let ms = found.latency.service_ms(1, expected.cores_each(4.0));
             let real_ms = MODEL.service_ms(1, real.cores_each(4.0));
@@ -326,11 +332,11 @@ mod tests {
             ..point(fixed(1), 1.0, 1, 1.0)
         };
         let flat = [at(1.0, 22.1), at(2.0, 22.0)];
-        let found = model(&flat, &flat).unwrap().capacity.line;
+        let found = model(&flat, &flat, &flat).unwrap().capacity.line;
         assert!((found.intercept_rps - 22.05).abs() < 1e-9, "{found:?}");
         assert!(found.slope_rps.abs() < 1e-9, "{found:?}");
         let falling = [at(1.0, 22.1), at(2.0, 12.0)];
-        let error = model(&falling, &falling).unwrap_err().to_string();
+        let error = model(&falling, &falling, &falling).unwrap_err().to_string();
         let expected = "the capacity: it falls with the cores, 22.1 requests/s on 1 cores and 12.0 on 2; it must be within 10 %";
         assert!(error.starts_with(expected), "{error}");
     }
@@ -349,7 +355,7 @@ mod tests {
     #[test]
     fn no_point_is_refused() {
         assert_eq!(
-            model(&[], &[]).unwrap_err().to_string(),
+            model(&[], &[], &[]).unwrap_err().to_string(),
             "no point was measured"
         );
     }

@@ -290,6 +290,7 @@ mod tests {
             half_width_percent: 2.5,
             mean_ms: 43.8,
             p50_ms: 43.0,
+            p95_ms: Some(55.0),
             p99_ms: 59.0,
             answered: 100,
             failed: 3,

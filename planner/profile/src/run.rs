@@ -1,5 +1,7 @@
 //! A whole measurement: readiness, warm-up, then for each number of cores and each batch the concurrency that keeps
-//! the server busy.
+//! the server busy, or the lanes and batches of a server that batches by itself.
+
+mod points;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +11,11 @@ use tokio::time::{Instant, sleep};
 use crate::ProfileError;
 use crate::design::{self, Combination, Next};
 use crate::endpoint::{Batching, Endpoint};
+use crate::execution::Execution;
 use crate::model::{Point, latency};
-use crate::point::{Until, measure};
+use crate::point::Until;
 use crate::resize::Resize;
-use crate::sweep::{self, Rate, Step};
+use points::Sweep;
 
 /// Pause between attempts to reach a server that is not ready.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
@@ -22,8 +25,6 @@ const WARM: usize = 5;
 const WARM_WITHIN: f64 = 0.1;
 /// Maximum number of requests of a warm-up.
 const WARM_UP_MAX: usize = 200;
-/// Minimum time left that begins another point.
-const POINT_MIN: Duration = Duration::from_secs(2);
 /// Time that a server has for its threads and caches after its cores have changed.
 const PAUSE_AFTER_RESIZE: Duration = Duration::from_millis(500);
 
@@ -40,8 +41,12 @@ pub struct Extent {
     pub batches: Vec<u32>,
     /// Form of a batch.
     pub batching: Batching,
+    /// Maximum batch that the server forms of single requests, if known.
+    pub batch_max: Option<u32>,
     /// Maximum number of batches in flight.
     pub concurrency_max: u32,
+    /// Latency objective: throughput counts as long as its 95th percentile meets it.
+    pub slo: Option<Duration>,
     /// End of a point.
     pub point: Until,
     /// Maximum time for readiness.
@@ -82,8 +87,13 @@ pub struct Run {
     pub readiness: Option<Duration>,
     /// Time of the first answer.
     pub first_answer: Duration,
-    /// Points of busy concurrency, one for each number of cores and batch.
+    /// Points of busy concurrency, one for each number of cores and batch. Of a server that batches by itself, a point is
+    /// one of its batches, with the batches that it executes at once.
     pub busy: Vec<Point>,
+    /// Points of the greatest throughput within the objective, one for each number of cores and batch.
+    pub best: Vec<Point>,
+    /// Lanes and batches of a server that batches by itself, on the most cores.
+    pub execution: Option<Execution>,
 }
 
 /// Measures all; `known` are points of an earlier run, which are not measured again. The server gets its cores back, also
@@ -98,11 +108,12 @@ pub async fn run(
 ) -> Result<Run, ProfileError> {
     let (readiness, first_answer) = wait_ready(extent, tell).await?;
     warm_up(extent, tell).await?;
-    let busy = points(extent, known, tell).await;
+    let points = points(extent, known, tell).await;
+    let points = extent.resize.restored(points).await?;
     Ok(Run {
         readiness,
         first_answer,
-        busy: extent.resize.restored(busy).await?,
+        ..points
     })
 }
 
@@ -177,9 +188,10 @@ async fn points(
     extent: &Extent,
     known: &[Point],
     tell: &mut (dyn FnMut(Event) + Send),
-) -> Result<Vec<Point>, ProfileError> {
+) -> Result<Run, ProfileError> {
     let start = Instant::now();
-    let (mut busy, mut all): (Vec<Point>, Vec<Point>) = (Vec::new(), Vec::new());
+    let (mut busy, mut best, mut all): (Vec<Point>, Vec<Point>, Vec<Point>) = Default::default();
+    let mut execution: Option<(f64, Execution)> = None;
     let mut lanes: Vec<(f64, u32)> = Vec::new();
     loop {
         let measured: Vec<Combination> = busy.iter().map(|one| (one.cores, one.batch)).collect();
@@ -202,13 +214,7 @@ async fn points(
         if !matches!(extent.resize, Resize::None) {
             sleep(PAUSE_AFTER_RESIZE).await;
         }
-        let mut sweep = Sweep {
-            extent,
-            cores,
-            batch,
-            start,
-            measured: Vec::new(),
-        };
+        let mut sweep = Sweep::new(extent, cores, batch, start);
         // The concurrency that keeps a server busy hardly depends on the batch, so one sweep for each number of cores
         // is enough.
         let known_lanes = lanes.iter().find(|(of, _)| *of == cores);
@@ -216,133 +222,36 @@ async fn points(
             None => sweep.all(known, tell).await?,
             Some((_, lanes)) => sweep.one(*lanes, known, tell).await?,
         };
-        let point = sweep.busy();
         all.extend_from_slice(&sweep.measured);
-        if let Some(point) = point {
-            if known_lanes.is_none() {
-                lanes.push((cores, point.concurrency));
-            }
-            busy.push(point);
+        best.extend(sweep.best());
+        let found = sweep.execution();
+        let points = match &found {
+            Some(found) => sweep.batches(found),
+            None => sweep.busy().into_iter().collect(),
+        };
+        if let (None, Some(point)) = (known_lanes, points.first()) {
+            lanes.push((cores, point.concurrency));
         }
-        if is_over || point.is_none() {
+        if let Some(found) = found.filter(|_| execution.is_none_or(|(of, _)| of <= cores)) {
+            execution = Some((cores, found));
+        }
+        let is_empty = points.is_empty();
+        // A batch that was measured before stays as it was.
+        let is_new = |point: &Point| !measured.contains(&(point.cores, point.batch));
+        busy.extend(points.into_iter().filter(is_new));
+        if is_over || is_empty {
             tell(Event::OutOfTime);
             break;
         }
     }
     busy.sort_by(|a, b| a.cores.total_cmp(&b.cores).then(a.batch.cmp(&b.batch)));
-    Ok(busy)
-}
-
-/// Points of one number of cores and one batch.
-struct Sweep<'a> {
-    extent: &'a Extent,
-    cores: f64,
-    batch: u32,
-    start: Instant,
-    measured: Vec<Point>,
-}
-
-impl Sweep<'_> {
-    /// Measures until the busy concurrency is known; returns whether the time is over.
-    async fn all(
-        &mut self,
-        known: &[Point],
-        tell: &mut (dyn FnMut(Event) + Send),
-    ) -> Result<bool, ProfileError> {
-        loop {
-            match self.next() {
-                Step::Measure(concurrency) => {
-                    if self.one(concurrency, known, tell).await? {
-                        return Ok(true);
-                    }
-                }
-                Step::Busy(_) => return Ok(false),
-                Step::Growing(concurrency) => {
-                    tell(Event::Growing(concurrency));
-                    return Ok(false);
-                }
-            }
-        }
-    }
-
-    /// Measures one concurrency; returns whether the time is over.
-    async fn one(
-        &mut self,
-        concurrency: u32,
-        known: &[Point],
-        tell: &mut (dyn FnMut(Event) + Send),
-    ) -> Result<bool, ProfileError> {
-        let (cores, batch) = (self.cores, self.batch);
-        let is_it = |point: &&Point| {
-            (point.cores, point.batch, point.concurrency) == (cores, batch, concurrency)
-        };
-        // A concurrency may be measured twice.
-        let times = self.measured.iter().filter(is_it).count();
-        if let Some(point) = known.iter().filter(is_it).nth(times) {
-            self.measured.push(*point);
-            return Ok(false);
-        }
-        let left = self.extent.time.saturating_sub(self.start.elapsed());
-        if left < POINT_MIN {
-            return Ok(true);
-        }
-        tell(Event::Begin(cores, batch, concurrency));
-        let until = Until {
-            time: self.extent.point.time.min(left),
-            ..self.extent.point
-        };
-        // Single requests fill every batch if as many wait as are executed.
-        let (in_flight, each) = match self.extent.batching {
-            Batching::Requests if batch > 1 => (2 * concurrency * batch, f64::from(batch)),
-            _ => (concurrency, 1.0),
-        };
-        let found = measure(&self.extent.endpoint, batch, in_flight, until).await?;
-        let estimate = found.estimate;
-        let point = Point {
-            cores,
-            batch,
-            concurrency,
-            batches_per_s: estimate.rps / each,
-            half_width_percent: estimate.half_width_percent,
-            mean_ms: estimate.mean_ms,
-            p50_ms: estimate.p50_ms,
-            p99_ms: estimate.p99_ms,
-            answered: estimate.requests,
-            failed: found.failed,
-            settled: found.settled,
-        };
-        tell(Event::Point(point));
-        if point.failed > 0 {
-            tell(Event::Failing(point.failed, found.last_failure));
-        }
-        self.measured.push(point);
-        Ok(false)
-    }
-
-    fn next(&self) -> Step {
-        let rate = |point: &Point| Rate {
-            concurrency: point.concurrency,
-            per_s: point.batches_per_s,
-            half_width_percent: point.half_width_percent,
-        };
-        let rates: Vec<Rate> = self.measured.iter().map(rate).collect();
-        sweep::next(&rates, self.extent.concurrency_max)
-    }
-
-    /// Point of the busy concurrency, or the fastest one as long as that is not known.
-    fn busy(&self) -> Option<Point> {
-        let fastest = |of: Option<u32>| {
-            let points = self.measured.iter();
-            points
-                .filter(|point| of.is_none_or(|of| point.concurrency == of))
-                .max_by(|a, b| a.batches_per_s.total_cmp(&b.batches_per_s))
-                .copied()
-        };
-        match self.next() {
-            Step::Busy(busy) | Step::Growing(busy) => fastest(Some(busy)),
-            Step::Measure(_) => fastest(None),
-        }
-    }
+    Ok(Run {
+        readiness: None,
+        first_answer: Duration::ZERO,
+        busy,
+        best,
+        execution: execution.map(|(_, execution)| execution),
+    })
 }
 
 #[cfg(test)]

@@ -1,15 +1,22 @@
 //! Choice of the concurrencies to measure. Pure.
 //!
-//! The concurrency doubles until throughput stops growing. One that nearly reaches the greatest throughput is measured
-//! again, because a server that shares its machine is slower for a while. The result is the smallest concurrency that reaches
-//! [`BUSY`] of the greatest throughput: that many requests in flight keep the server busy. It is found by bisection
-//! between the last measured concurrency below and the first one above, to one part in [`NEAR`].
+//! The concurrency doubles until throughput stops growing, or the 95th percentile exceeds the objective; but at least to
+//! two full batches, or to [`LEAST`] if the batch is not known. A server that batches answers two requests in flight no
+//! faster than one: one is executed, the other waits.
+//!
+//! A concurrency that nearly reaches the greatest throughput is measured again, because a server that shares its machine
+//! is slower for a while. The result is the smallest concurrency that reaches [`BUSY`] of the greatest throughput: that
+//! many requests in flight keep the server busy. It is found by bisection between the last measured concurrency below and
+//! the first one above, to one part in [`NEAR`]. A server that batches has no such number; its lanes and batches are
+//! fitted ([`Execution`]). If the objective ends the growth, the last concurrency that meets it is bisected, too.
 //!
 //! If the uncertainty of the rates leaves a choice, the result is at most [`CHOICE_MAX`] times the smallest concurrency
 //! that may be enough: a request too many waits at the server, where it can no longer be overtaken, and a request too few
 //! lets the server wait for its proxy. A server of short executions gets up to [`SHORT_MAX`] requests: after each execution
 //! it would wait for the next request, and on a busy machine lose its caches meanwhile; and a server spends less CPU time
 //! on each of several requests that it finds waiting. As long as all of them wait for [`SHORT_S`] at most, that costs less.
+
+use crate::execution::Execution;
 
 /// Part of the greatest throughput at which a server counts as busy.
 pub const BUSY: f64 = 0.97;
@@ -25,6 +32,48 @@ pub const SHORT_MAX: u32 = 4;
 pub const NEAR: u32 = 16;
 /// Maximum concurrency.
 pub const CONCURRENCY_MAX: u32 = 1024;
+/// Minimum concurrency before throughput counts as constant, if the server's batch is not known.
+pub const LEAST: u32 = 16;
+/// Multiple of the objective beyond which nothing is measured.
+const BEYOND_OBJECTIVE: f64 = 4.0;
+/// Minimum growth of throughput for which the last concurrency that meets the objective is looked for.
+const WORTH: f64 = 1.05;
+
+/// Limits of a sweep.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Maximum concurrency.
+    pub max: u32,
+    /// Minimum concurrency before throughput counts as constant: 1 if the server forms no batches.
+    pub least: u32,
+    /// Maximum batch that the server forms by itself, if known; 1 if it forms none.
+    pub batch: Option<u32>,
+    /// Latency objective in ms.
+    pub slo_ms: Option<f64>,
+    /// Maximum time of a point, in seconds: a concurrency of which the requests are not answered twice in it is left out.
+    pub point_s: f64,
+}
+
+impl Limits {
+    /// Limits for single requests to a server that executes up to `batch` of them together, if that is known.
+    #[must_use]
+    pub fn new(max: u32, batch: Option<u32>, slo_ms: Option<f64>, point_s: f64) -> Limits {
+        let full = batch
+            .map_or(LEAST, |batch| batch.saturating_mul(2))
+            .min(CONCURRENCY_MAX);
+        Limits {
+            max: max.max(batch.map_or(0, |_| full)),
+            least: full,
+            batch,
+            slo_ms,
+            point_s,
+        }
+    }
+
+    fn meets(&self, point: &Rate) -> bool {
+        self.slo_ms.is_none_or(|slo_ms| point.p95_ms <= slo_ms)
+    }
+}
 
 /// Next step of a sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,19 +95,45 @@ pub struct Rate {
     pub per_s: f64,
     /// Half width of its 95 % interval, in percent.
     pub half_width_percent: f64,
+    /// 95th percentile of the latency, in ms.
+    pub p95_ms: f64,
 }
 
 /// Returns the next step; `measured` holds the rates so far, in any order.
 #[must_use]
-pub fn next(measured: &[Rate], max: u32) -> Step {
+pub fn next(measured: &[Rate], limits: &Limits) -> Step {
+    let max = limits.max;
     let points = highest(measured);
     let Some(last) = points.last().copied() else {
         return Step::Measure(1);
     };
     let grows = grows(measured);
     let short = short_max(&points).min(max);
-    if (grows && last.concurrency < max) || last.concurrency < short {
-        return Step::Measure(last.concurrency.saturating_mul(2).min(max));
+    let twice = last.concurrency.saturating_mul(2).min(max);
+    let hopeless = limits
+        .slo_ms
+        .map_or(f64::INFINITY, |slo_ms| BEYOND_OBJECTIVE * slo_ms);
+    let is_possible =
+        last.p95_ms <= hopeless && 2.0 * f64::from(twice) <= limits.point_s * last.per_s;
+    let goes_on =
+        (grows && limits.meets(&last)) || (last.concurrency < limits.least && is_possible);
+    if last.concurrency < max && (goes_on || last.concurrency < short) {
+        return Step::Measure(twice);
+    }
+    if let Some(between) = last_in_time(&points, limits) {
+        return Step::Measure(between);
+    }
+    let execution = Execution::of(measured, limits.batch);
+    let execution = execution.filter(|one| one.batch > 1);
+    if let (Some(_), Some(best)) = (execution, best_within(measured, limits)) {
+        let times = measured
+            .iter()
+            .filter(|one| one.concurrency == best.concurrency);
+        return match times.count() {
+            1 => Step::Measure(best.concurrency),
+            _ if grows && last.concurrency == max && limits.meets(&last) => Step::Growing(max),
+            _ => Step::Busy(best.concurrency),
+        };
     }
     let busy = busy(measured).unwrap_or(last.concurrency);
     if let Some(again) = doubtful(&points, measured, busy) {
@@ -74,6 +149,34 @@ pub fn next(measured: &[Rate], max: u32) -> Step {
     } else {
         Step::Busy(busy)
     }
+}
+
+/// Returns the greatest rate whose 95th percentile meets the objective; the greatest of all if none does.
+#[must_use]
+pub fn best_within(measured: &[Rate], limits: &Limits) -> Option<Rate> {
+    let in_time: Vec<Rate> = measured
+        .iter()
+        .filter(|one| limits.meets(one))
+        .copied()
+        .collect();
+    best(&in_time).or_else(|| best(measured)).copied()
+}
+
+/// Returns a concurrency between the best that meets the objective and the next one, which does not, if that is worth it.
+fn last_in_time(points: &[Rate], limits: &Limits) -> Option<u32> {
+    let in_time: Vec<Rate> = points
+        .iter()
+        .filter(|one| limits.meets(one))
+        .copied()
+        .collect();
+    let within = best(&in_time)?;
+    let mut beyond = points
+        .iter()
+        .filter(|one| one.concurrency > within.concurrency);
+    let late = beyond.find(|one| !limits.meets(one))?;
+    let between = late.concurrency - within.concurrency;
+    let is_near = between <= (within.concurrency / NEAR).max(1);
+    (!is_near && late.per_s > WORTH * within.per_s).then_some(within.concurrency + between / 2)
 }
 
 /// Whether throughput still grows at the highest measured concurrency.
@@ -133,7 +236,7 @@ fn short_max(points: &[Rate]) -> u32 {
 }
 
 /// Returns the highest rate of each concurrency, in order of concurrency. Others on the server's machine only slow it.
-fn highest(measured: &[Rate]) -> Vec<Rate> {
+pub(crate) fn highest(measured: &[Rate]) -> Vec<Rate> {
     let mut points = measured.to_vec();
     points.sort_by(|a, b| {
         let by_rate = b.per_s.total_cmp(&a.per_s);
@@ -143,8 +246,14 @@ fn highest(measured: &[Rate]) -> Vec<Rate> {
     points
 }
 
+/// The first of the greatest rates.
 fn best(points: &[Rate]) -> Option<&Rate> {
-    points.iter().max_by(|a, b| a.per_s.total_cmp(&b.per_s))
+    points
+        .iter()
+        .reduce(|best, one| match one.per_s > best.per_s {
+            true => one,
+            false => best,
+        })
 }
 
 /// Returns the smallest concurrency below `busy`, of those that doubled, which nearly reaches the greatest throughput
@@ -160,106 +269,4 @@ fn doubtful(points: &[Rate], measured: &[Rate], busy: u32) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Sweeps a server of that throughput by concurrency; returns the last step and the measured concurrencies.
-    fn sweep(rps: impl Fn(u32) -> f64, max: u32) -> (Step, Vec<u32>) {
-        sweep_noisy(|at, _| rps(at), 0.0, max)
-    }
-
-    /// The same with that uncertainty, and a throughput that depends on the number of points measured before.
-    fn sweep_noisy(
-        rps: impl Fn(u32, usize) -> f64,
-        half_width_percent: f64,
-        max: u32,
-    ) -> (Step, Vec<u32>) {
-        let mut measured: Vec<Rate> = Vec::new();
-        loop {
-            match next(&measured, max) {
-                Step::Measure(concurrency) => {
-                    let times = measured.iter().filter(|one| one.concurrency == concurrency);
-                    assert!(times.count() < 2, "{concurrency} a third time");
-                    measured.push(Rate {
-                        concurrency,
-                        per_s: rps(concurrency, measured.len()),
-                        half_width_percent,
-                    });
-                }
-                last => return (last, measured.iter().map(|one| one.concurrency).collect()),
-            }
-        }
-    }
-
-    #[test]
-    fn server_that_was_slower_for_a_while_is_measured_again() {
-        // One execution at a time; the first point comes while something else runs on the machine.
-        let slow_first = |_, before| if before == 0 { 8.0 } else { 10.0 };
-        let (last, measured) = sweep_noisy(slow_first, 3.0, 64);
-        assert_eq!((last, measured), (Step::Busy(1), vec![1, 2, 4, 1]));
-    }
-
-    /// As measured: a server under a CPU quota takes less CPU time for each of several requests that it finds waiting.
-    #[test]
-    fn uncertain_throughput_leaves_a_choice_within_a_doubling() {
-        let of = |rates: [f64; 4]| move |at: u32, _| rates[at.ilog2().min(3) as usize];
-        for (rates, uncertainty, busy) in [
-            ([9.8, 10.0, 10.0, 10.0], 8.0, 1),
-            ([9.3, 9.75, 10.0, 10.0], 8.0, 2),
-            ([9.3, 9.65, 10.0, 10.0], 8.0, 2),
-            ([9.0, 10.0, 10.0, 10.0], 0.0, 2),
-            ([5.0, 9.3, 9.6, 10.0], 8.0, 4),
-            // Short executions: one more may wait, or three.
-            ([14.0, 14.1, 14.1, 14.1], 8.0, 1),
-            ([24.0, 24.1, 24.1, 24.1], 8.0, 2),
-            ([24.0, 22.0, 22.0, 22.0], 1.0, 1),
-            ([98.0, 100.0, 102.0, 102.0], 8.0, 4),
-            ([100.0, 100.0, 100.0, 100.0], 1.0, 4),
-            ([100.0, 90.0, 90.0, 90.0], 8.0, 4),
-            ([100.0, 100.0, 90.0, 90.0], 1.0, 2),
-            ([100.0, 90.0, 90.0, 90.0], 1.0, 1),
-        ] {
-            let (last, _) = sweep_noisy(of(rates), uncertainty, 8);
-            assert!(
-                matches!(last, Step::Busy(at) | Step::Growing(at) if at == busy),
-                "{rates:?}: {last:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn smallest_busy_concurrency_is_found_with_few_points() {
-        for lanes in 1..=40_u32 {
-            let (last, measured) = sweep(|at| f64::from(at.min(lanes)), 256);
-            // 34 of 35 lanes are 97 %.
-            let busy = (f64::from(lanes) * BUSY).ceil() as u32;
-            let near = busy..=busy + busy / NEAR;
-            let found = matches!(last, Step::Busy(at) if near.contains(&at));
-            assert!(found, "{lanes}: {last:?} {measured:?}");
-            assert!(measured.len() <= 13, "{lanes}: {measured:?}");
-        }
-    }
-
-    #[test]
-    fn gap_between_requests_is_filled_by_a_second_one() {
-        // One execution of 20 ms; 3 ms pass between an answer and the next request.
-        let (last, measured) = sweep(|at| (f64::from(at) * 1e3 / 23.0).min(50.0), 64);
-        assert_eq!((last, measured), (Step::Busy(2), vec![1, 2, 4, 1]));
-    }
-
-    #[test]
-    fn throughput_that_falls_again_ends_the_sweep() {
-        let (last, _) = sweep(
-            |at| f64::from(at.min(4)) - f64::from(at.max(8) - 8) / 4.0,
-            256,
-        );
-        assert_eq!(last, Step::Busy(4));
-    }
-
-    #[test]
-    fn growth_at_the_maximum_concurrency_is_reported() {
-        assert_eq!(sweep(f64::from, 16).0, Step::Growing(16));
-        assert_eq!(sweep(f64::from, 1), (Step::Busy(1), vec![1]));
-        assert_eq!(sweep(f64::from, 5), (Step::Growing(5), vec![1, 2, 4, 5, 4]));
-    }
-}
+mod tests;

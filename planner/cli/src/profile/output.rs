@@ -6,6 +6,7 @@ use anyhow::Context;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use weir_planner::spec::RawDuration;
+use weir_profile::execution::Execution;
 use weir_profile::labels::Accuracy;
 use weir_profile::measurement::range;
 use weir_profile::model::{Model, Point, failed_percent, failure_notes};
@@ -17,6 +18,9 @@ use weir_profile::run::Run;
 use super::report::max_abs;
 use super::{Profile, report};
 use crate::output::write;
+
+/// Minimum batch window that is reported: a shorter one is within the uncertainty.
+const WINDOW_MS_MIN: f64 = 1.0;
 
 impl Profile {
     /// Returns the file of these points; `done` once all are measured.
@@ -101,7 +105,8 @@ impl Profile {
             ]);
         }
         let fit = report::models(&model.fit, model.parallelism) + &report::lines(&model.fit.notes);
-        let capacity = report::capacity(&model.capacity);
+        let batches = run.execution.map(|it| self.batches(&it));
+        let capacity = report::capacity(&model.capacity) + &self.within(&run.best);
         let failures = report::lines(&failure_notes(&run.busy));
         let accuracy = accuracy.map(|one| {
             format!(
@@ -115,9 +120,49 @@ impl Profile {
             false => format!("; a variant refers to it with `profile: {{file: {path}}}`"),
         };
         format!(
-            "{table}\n{fit}{capacity}\n{failures}{}{path} is written{reference}\n",
+            "{table}\n{fit}{}{capacity}\n{failures}{}{path} is written{reference}\n",
+            batches.unwrap_or_default(),
             accuracy.unwrap_or_default()
         )
+    }
+
+    /// Says which batches the server forms by itself, and what a variant needs to plan with them.
+    fn batches(&self, execution: &Execution) -> String {
+        let Execution { lanes, batch, .. } = execution;
+        let known = self.batches.iter().max();
+        let advice = match known == Some(batch) {
+            true => String::new(),
+            false => format!(": a variant with `batch: {batch}` plans with them"),
+        };
+        let at_once = match lanes {
+            1 => "one".to_owned(),
+            lanes => lanes.to_string(),
+        };
+        let window_ms = execution.window_ms.unwrap_or_default();
+        let window = match window_ms < WINDOW_MS_MIN {
+            true => String::new(),
+            false => format!(", after a wait of some {window_ms:.0} ms for one to fill"),
+        };
+        format!(
+            "the server forms batches of up to {batch} requests, {at_once} at once{window}{advice}\n"
+        )
+    }
+
+    /// Says how many requests are in flight at the capacity, and that it meets no objective if it does not.
+    fn within(&self, best: &[Point]) -> String {
+        let Some(slo) = self.slo else {
+            return String::new();
+        };
+        let slo_ms = slo.as_secs_f64() * 1e3;
+        let each = best.iter().map(|point| {
+            let p95_ms = point.p95_ms.unwrap_or(point.p99_ms);
+            let is = if p95_ms <= slo_ms { "meets" } else { "misses" };
+            format!(
+                "; with {} in flight on {} cores the 95th percentile of {p95_ms:.0} ms {is} the objective of {slo_ms:.0} ms",
+                point.concurrency, point.cores
+            )
+        });
+        each.collect()
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use reqwest::Url;
@@ -23,6 +24,8 @@ use crate::output::print;
 struct Variant {
     name: String,
     extent: VariantExtent,
+    /// Latency objective of the service.
+    slo: Duration,
     /// File of its profile; otherwise the reason why it has none.
     profile: Result<PathBuf, &'static str>,
 }
@@ -117,6 +120,7 @@ impl Profile {
             url: Some(url),
             request: Some(request),
             output: output.clone(),
+            slo: self.slo.or(Some(variant.slo)),
             resume: !self.replace,
             is_of_service: true,
             ..self.clone()
@@ -154,6 +158,7 @@ fn variants(spec: &ServiceSpec, folder: &Path) -> anyhow::Result<Vec<Variant>> {
         Ok(Variant {
             name: raw.name.clone(),
             extent: VariantExtent::of(raw, &spec.budget)?,
+            slo: spec.slo.0,
             profile: file
                 .map(|file| folder.join(file))
                 .ok_or("its profile is in no file beside the service file"),

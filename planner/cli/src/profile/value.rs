@@ -10,6 +10,9 @@ use weir_profile::measurement::Percentile;
 /// Maximum time between two readings.
 const FOR_MAX: Duration = Duration::from_secs(24 * 3600);
 
+/// Minimum latency objective.
+const OBJECTIVE_MIN: Duration = Duration::from_millis(1);
+
 /// Reads a time between two readings.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let right = format!(
@@ -20,6 +23,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let found = raw.ok().map(|raw| raw.0);
     let found = found.filter(|time| (Duration::from_secs(1)..=FOR_MAX).contains(time));
     found.ok_or(right)
+}
+
+/// Reads a latency objective.
+pub(super) fn objective(text: &str) -> Result<Duration, String> {
+    let raw: Result<RawDuration, _> = serde_json::from_value(text.into());
+    let found = raw.ok().map(|raw| raw.0);
+    let found = found.filter(|time| (OBJECTIVE_MIN..=FOR_MAX).contains(time));
+    found.ok_or_else(|| "it must be a duration such as 500ms, 1ms or more".to_owned())
 }
 
 /// Reads the number of batches at once.

@@ -1,5 +1,6 @@
 //! `weir profile` as a separate process, against emulated servers of known latency model.
 
+mod batching;
 mod faults;
 mod service;
 

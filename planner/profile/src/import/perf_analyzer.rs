@@ -62,6 +62,7 @@ pub(super) fn import(text: &str, given: &Given) -> Result<Imported, ProfileError
         concurrency: row.concurrency,
         per_s: row.rps,
         half_width_percent: 0.0,
+        p95_ms: row.p95_ms.unwrap_or_default(),
     };
     let rates: Vec<sweep::Rate> = rows.iter().map(rate).collect();
     let busy = sweep::busy(&rates).and_then(NonZeroU32::new);

@@ -1,0 +1,355 @@
+//! Lanes and batches of a server, from its throughput by requests in flight. Pure.
+//!
+//! A server with `lanes` executes that many batches at once; one of b requests takes delta·b + eta ms. While all lanes
+//! execute, further requests wait, and the next free lane takes all of them, up to `batch`. So with n in flight
+//! 1 / (lanes + 1) of them are in each batch: with one lane, two in flight are answered no faster than one, and four are.
+//! A server with a batch window waits for company before it executes, so that n / lanes are in each batch.
+//!
+//! Each combination of lanes, batch and window is fitted by least squares of relative errors, without negative
+//! coefficients. Without batches the model is one of lanes alone. Batches count only if lanes explain the points badly
+//! and batches explain them well: a server that shares its cores among requests is faster with several of them, too.
+
+use crate::sweep::{Rate, highest};
+
+/// Maximum lanes of a server that forms batches.
+const LANES_MAX: u32 = 16;
+/// Batches up to this one are tried all, beyond it the powers of two.
+const EACH_BATCH_MAX: u32 = 16;
+/// Error within which lanes alone explain the points.
+const LANES_WITHIN: f64 = 0.04;
+/// Error within which batches must explain them.
+const BATCHES_WITHIN: f64 = 0.08;
+/// The same of batches with a window, whose throughput is more like that of shared cores.
+const WINDOWS_WITHIN: f64 = 0.05;
+/// Minimum batch, and number of points, that tell a batch window from shared cores.
+const WINDOW_MIN: (u32, usize) = (4, 5);
+/// Minimum number of points that show batches.
+const POINTS_MIN: usize = 4;
+/// Minimum ratio of the error of lanes to that of batches.
+const BETTER: f64 = 2.0;
+/// Minimum growth of throughput by batches.
+const GROWTH_MIN: f64 = 1.15;
+/// Maximum part of a full batch's time that grows with its requests, of a server with a batch window. Above it the
+/// throughput hardly has a knee, as that of a server that shares its cores.
+const GROWING_PART_MAX: f64 = 0.75;
+/// Error that a batch which is no power of two must save: nearly all servers have a power of two.
+const ODD_BATCH: f64 = 0.01;
+
+/// Lanes and batches of a server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Execution {
+    /// Batches executed at once.
+    pub lanes: u32,
+    /// Maximum number of requests in a batch; 1 if each is executed alone.
+    pub batch: u32,
+    /// Time of each request of a batch, in ms.
+    pub delta_ms: f64,
+    /// Time of a batch besides, in ms.
+    pub eta_ms: f64,
+    /// Wait of a batch that is not full, in ms; `None` if the server does not wait for its batches to fill.
+    pub window_ms: Option<f64>,
+    /// Root of the mean squared relative error of the throughputs.
+    pub error: f64,
+}
+
+impl Execution {
+    /// Fits lanes and batches to throughputs of single requests; `batch` is the maximum batch, if it is known. `None`
+    /// without points.
+    #[must_use]
+    pub fn of(measured: &[Rate], batch: Option<u32>) -> Option<Execution> {
+        let points = highest(measured);
+        let last = points.last()?.concurrency;
+        let alone = best((1..=last).filter_map(|lanes| fit(&points, lanes, 1, false)))?;
+        let forms = |batch: u32| {
+            let lanes = 1..=LANES_MAX.min(last);
+            lanes.flat_map(move |lanes| [false, true].map(|window| (lanes, batch, window)))
+        };
+        let fitted = |(lanes, batch, window)| fit(&points, lanes, batch, window);
+        if let Some(batch) = batch.filter(|batch| *batch > 1) {
+            return best(forms(batch).filter_map(fitted)).or(Some(alone));
+        }
+        if alone.error <= LANES_WITHIN || batch == Some(1) {
+            return Some(alone);
+        }
+        let each = 2..=EACH_BATCH_MAX.min(last);
+        let powers = std::iter::successors(Some(EACH_BATCH_MAX * 2), |of| of.checked_mul(2));
+        let batches = each.chain(powers.take_while(|of| *of <= last));
+        let forms = batches.flat_map(forms);
+        let batches = best(
+            forms
+                .filter_map(fitted)
+                .filter(|one| one.has_batches(&points)),
+        );
+        let batches = batches.filter(|one| one.error * BETTER <= alone.error);
+        Some(batches.unwrap_or(alone))
+    }
+
+    /// Mean number of requests in a batch with that many in flight.
+    #[must_use]
+    pub fn together(&self, in_flight: u32) -> f64 {
+        let groups = match self.window_ms {
+            Some(_) => self.lanes,
+            None => self.lanes + 1,
+        };
+        (f64::from(in_flight) / f64::from(groups)).clamp(1.0, f64::from(self.batch))
+    }
+
+    /// Time of one batch in ms by the throughput with that many in flight (Little's law), without the batch window.
+    #[must_use]
+    pub fn batch_ms(&self, in_flight: u32, per_s: f64) -> f64 {
+        let window_ms = match self.together(in_flight) < f64::from(self.batch) {
+            true => self.window_ms.unwrap_or_default(),
+            false => 0.0,
+        };
+        executing(self.lanes, self.together(in_flight), in_flight) * 1e3 / per_s - window_ms
+    }
+
+    /// Whether these are batches, and not requests that share the server's cores.
+    fn has_batches(&self, points: &[Rate]) -> bool {
+        let (each_ms, batch) = (self.delta_ms, f64::from(self.batch));
+        let growth = |rates: &mut dyn Iterator<Item = f64>| rates.fold(0.0, f64::max);
+        let lanes_alone = points.iter().filter(|one| one.concurrency <= self.lanes);
+        let before = growth(&mut lanes_alone.map(|one| one.per_s));
+        let grows = growth(&mut points.iter().map(|one| one.per_s)) >= GROWTH_MIN * before;
+        let has_knee = each_ms * batch <= GROWING_PART_MAX * (each_ms * batch + self.eta_ms);
+        let is_shown = match self.window_ms {
+            None => self.error <= BATCHES_WITHIN && points.len() >= POINTS_MIN,
+            Some(_) => {
+                let (batch_min, points_min) = WINDOW_MIN;
+                let enough = self.batch >= batch_min && points.len() >= points_min;
+                enough && has_knee && self.error <= WINDOWS_WITHIN
+            }
+        };
+        is_shown && grows
+    }
+
+    fn score(&self) -> f64 {
+        let odd = if self.batch.is_power_of_two() {
+            0.0
+        } else {
+            ODD_BATCH
+        };
+        self.error + odd
+    }
+}
+
+/// Requests that are executed at once.
+fn executing(lanes: u32, together: f64, in_flight: u32) -> f64 {
+    f64::from(lanes.min(in_flight)) * together
+}
+
+/// The first of the best.
+fn best(all: impl Iterator<Item = Execution>) -> Option<Execution> {
+    all.min_by(|a, b| a.score().total_cmp(&b.score()))
+}
+
+/// Fits the times of one form; `None` if the points do not determine them.
+fn fit(points: &[Rate], lanes: u32, batch: u32, window: bool) -> Option<Execution> {
+    let form = Execution {
+        lanes,
+        batch,
+        delta_ms: 0.0,
+        eta_ms: 0.0,
+        window_ms: window.then_some(0.0),
+        error: f64::INFINITY,
+    };
+    // The time of a batch, and its factors of delta, eta and the window.
+    let row = |point: &Rate| {
+        let together = form.together(point.concurrency);
+        let waits = window && together < f64::from(batch);
+        let ms = executing(lanes, together, point.concurrency) * 1e3 / point.per_s;
+        let factors = [together, 1.0, f64::from(u8::from(waits))];
+        (factors.map(|factor| factor / ms), ms)
+    };
+    let rows: Vec<_> = points.iter().map(row).collect();
+    let columns: &[&[usize]] = match (batch, window) {
+        // A batch of one has one time.
+        (1, _) => &[&[1]],
+        (_, false) => &[&[0], &[1], &[0, 1]],
+        (_, true) => &[&[0, 1, 2], &[1, 2], &[0, 1], &[1]],
+    };
+    let solved = columns.iter().filter_map(|columns| {
+        let [delta_ms, eta_ms, window_ms] = solve(&rows, columns)?;
+        let predicted = |factors: &[f64; 3]| {
+            let [each, one, waits] = factors;
+            each * delta_ms + one * eta_ms + waits * window_ms
+        };
+        let squares = rows
+            .iter()
+            .map(|(factors, _)| (predicted(factors) - 1.0).powi(2));
+        Some(Execution {
+            delta_ms,
+            eta_ms,
+            window_ms: window.then_some(window_ms),
+            error: (squares.sum::<f64>() / rows.len() as f64).sqrt(),
+            ..form
+        })
+    });
+    best(solved)
+}
+
+/// Least squares of these columns to 1 by Gauss–Jordan elimination of the normal equations; the other coefficients are 0.
+/// `None` if they are not determined or one is negative.
+fn solve(rows: &[([f64; 3], f64)], columns: &[usize]) -> Option<[f64; 3]> {
+    let factor =
+        |row: &([f64; 3], f64), column: usize| row.0.get(column).copied().unwrap_or_default();
+    let product = |a: usize, b: usize| rows.iter().map(|row| factor(row, a) * factor(row, b)).sum();
+    let equation = |a: &usize| {
+        let mut equation: Vec<f64> = columns.iter().map(|b| product(*a, *b)).collect();
+        equation.push(rows.iter().map(|row| factor(row, *a)).sum());
+        equation
+    };
+    let mut equations: Vec<Vec<f64>> = columns.iter().map(equation).collect();
+    for pivot in 0..columns.len() {
+        let own = equations.get(pivot)?.clone();
+        let divisor = *own.get(pivot)?;
+        let own: Vec<f64> = own.iter().map(|value| value / divisor).collect();
+        if own
+            .iter()
+            .any(|value| !value.is_finite() || value.abs() > 1e9)
+        {
+            return None;
+        }
+        for (index, equation) in equations.iter_mut().enumerate() {
+            let times = if index == pivot {
+                0.0
+            } else {
+                *equation.get(pivot)?
+            };
+            let old = if index == pivot {
+                vec![0.0; own.len()]
+            } else {
+                equation.clone()
+            };
+            let scale = if index == pivot { 1.0 } else { -times };
+            *equation = old
+                .iter()
+                .zip(&own)
+                .map(|(old, own)| old + scale * own)
+                .collect();
+        }
+    }
+    let mut found = [0.0; 3];
+    for (column, equation) in columns.iter().zip(&equations) {
+        *found.get_mut(*column)? = *equation.last()?;
+    }
+    found.iter().all(|value| *value >= 0.0).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rates(points: &[(u32, f64)]) -> Vec<Rate> {
+        let rate = |(concurrency, per_s): &(u32, f64)| Rate {
+            concurrency: *concurrency,
+            per_s: *per_s,
+            half_width_percent: 1.0,
+            p95_ms: 0.0,
+        };
+        points.iter().map(rate).collect()
+    }
+
+    /// Throughputs of real servers that sleep 30 ms, and 3 ms for each further request of up to 8.
+    #[test]
+    fn real_batching_servers_are_told_by_their_throughput() {
+        for (name, window, points) in [
+            (
+                "Triton",
+                false,
+                &[(1, 31.8), (2, 32.8), (4, 61.0), (8, 99.5), (16, 154.0)][..],
+            ),
+            (
+                "Triton, longer",
+                false,
+                &[
+                    (1, 31.8),
+                    (2, 32.8),
+                    (4, 61.0),
+                    (8, 99.5),
+                    (16, 154.0),
+                    (24, 154.0),
+                ],
+            ),
+            (
+                "Triton with a queue delay of 5 ms",
+                true,
+                &[(1, 27.5), (2, 50.5), (4, 88.0), (8, 150.0), (16, 152.0)],
+            ),
+            (
+                "mosec with a wait of 10 ms",
+                true,
+                &[
+                    (1, 23.2),
+                    (2, 44.0),
+                    (4, 77.0),
+                    (8, 150.0),
+                    (16, 152.0),
+                    (24, 154.0),
+                ],
+            ),
+        ] {
+            for known in [None, Some(8)] {
+                let found = Execution::of(&rates(points), known).unwrap();
+                assert_eq!((found.lanes, found.batch), (1, 8), "{name}: {found:?}");
+                assert_eq!(found.window_ms.is_some(), window, "{name}: {found:?}");
+                assert!((found.delta_ms - 3.0).abs() < 0.4, "{name}: {found:?}");
+                assert!((found.eta_ms - 27.0).abs() < 2.0, "{name}: {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn servers_without_batches_have_lanes_alone() {
+        for (lanes, points) in [
+            (
+                1,
+                &[(1, 22.0), (2, 22.1), (4, 22.2), (8, 22.0), (16, 21.9)][..],
+            ),
+            // The second request fills the gap between two.
+            (1, &[(1, 43.5), (2, 50.0), (4, 50.0), (8, 50.0), (16, 50.0)]),
+            (4, &[(1, 22.0), (2, 44.0), (4, 87.0), (8, 88.0), (16, 88.0)]),
+            // Two threads that share the cores with others.
+            (2, &[(1, 10.0), (2, 16.0), (4, 18.0), (8, 18.5), (16, 18.6)]),
+            (
+                5,
+                &[(1, 22.0), (2, 44.0), (4, 88.0), (8, 110.0), (16, 110.0)],
+            ),
+        ] {
+            let found = Execution::of(&rates(points), None).unwrap();
+            assert_eq!((found.lanes, found.batch), (lanes, 1), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn known_batch_is_kept_where_the_server_executes_one_after_the_other() {
+        let serial = rates(&[(1, 20.0), (2, 20.0), (4, 20.0), (8, 20.0), (16, 20.0)]);
+        let found = Execution::of(&serial, Some(8)).unwrap();
+        assert_eq!((found.lanes, found.batch), (1, 8));
+        assert!(
+            (found.delta_ms - 50.0).abs() < 1e-6 && found.eta_ms < 1e-6,
+            "{found:?}"
+        );
+        assert!((found.batch_ms(16, 20.0) - 400.0).abs() < 1e-9);
+        assert_eq!(Execution::of(&serial, Some(1)).unwrap().batch, 1);
+        assert_eq!(Execution::of(&[], Some(8)), None);
+    }
+
+    #[test]
+    fn several_lanes_share_what_is_in_flight() {
+        // Two instances of 40 + 5 ms for each request, batches of up to 4.
+        let of = |in_flight: u32| {
+            let together = (f64::from(in_flight) / 3.0).clamp(1.0, 4.0);
+            f64::from(in_flight.min(2)) * together * 1e3 / (40.0 + 5.0 * together)
+        };
+        let points: Vec<_> = [1, 2, 4, 8, 16, 32].map(|at| (at, of(at))).to_vec();
+        for known in [None, Some(4)] {
+            let found = Execution::of(&rates(&points), known).unwrap();
+            assert_eq!((found.lanes, found.batch), (2, 4), "{found:?}");
+            assert!(
+                (found.batch_ms(16, of(16)) - 60.0).abs() < 1e-6,
+                "{found:?}"
+            );
+        }
+    }
+}
