@@ -4,6 +4,7 @@
 
 mod bed;
 mod envoy_gateway;
+mod grpc_port;
 mod istiod;
 mod planner_tls;
 mod references;

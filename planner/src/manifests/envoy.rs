@@ -126,9 +126,13 @@ fn bootstrap(services: &[Shared], planners: &[PlannerAt]) -> Result<Value, Manif
                 *at(route(&mut shipped, name)?, "/route/cluster")? = last.clone();
             }
             let times = Times::of(service);
+            let last = route(&mut shipped, "fallback")?;
             for (key, time) in [("timeout", times.max()), ("idle_timeout", times.hold)] {
-                let fallback = route(&mut shipped, "fallback")?;
-                *at(fallback, &format!("/route/{key}"))? = json!(seconds(time));
+                *at(last, &format!("/route/{key}"))? = json!(seconds(time));
+            }
+            if let Some(cluster) = grpc_fallback(service)? {
+                let grpc = grpc_route(last, "grpc", cluster)?;
+                insert_before(&mut shipped, "fallback", grpc)?;
             }
             config.clone()
         }
@@ -172,14 +176,42 @@ fn gate(
     *at(route, "/route/timeout")? = json!(seconds(times.answer));
     *at(route, "/route/idle_timeout")? = json!(seconds(times.hold));
     if let Some(cluster) = &variant.grpc_cluster {
-        let mut grpc = route.clone();
-        *at(&mut grpc, "/name")? = json!("grpc");
-        *at(&mut grpc, "/match")? = json!({ "prefix": "/", "grpc": {} });
-        *at(&mut grpc, "/route/cluster")? = json!(cluster);
-        let routes = at(&mut shipped, ROUTES)?.as_array_mut();
-        routes.ok_or_else(|| missing("routes"))?.insert(0, grpc);
+        let grpc = grpc_route(route, "grpc", cluster)?;
+        insert_before(&mut shipped, "server", grpc)?;
     }
     Ok(shipped)
+}
+
+/// Returns the gRPC port for calls that the filter passes on without a choice, such as health and metadata: that of the
+/// fallback's servers, or of the first variant that has one.
+fn grpc_fallback(service: &Service) -> Result<Option<&str>, ManifestError> {
+    let grpc = |variant: &'_ Variant| variant.grpc_cluster.is_some();
+    let last = fallback(service)?;
+    let found = match grpc(last) {
+        true => Some(last),
+        false => service.variants.iter().find(|variant| grpc(variant)),
+    };
+    Ok(found.and_then(|variant| variant.grpc_cluster.as_deref()))
+}
+
+/// Returns the route of gRPC to a port of its own, made of that for the REST port.
+fn grpc_route(rest: &Value, name: &str, cluster: &str) -> Result<Value, ManifestError> {
+    let mut grpc = rest.clone();
+    *at(&mut grpc, "/name")? = json!(name);
+    let matched = at(&mut grpc, "/match")?.as_object_mut();
+    let matched = matched.ok_or_else(|| missing("match"))?;
+    matched.insert("grpc".to_owned(), json!({}));
+    *at(&mut grpc, "/route/cluster")? = json!(cluster);
+    Ok(grpc)
+}
+
+fn insert_before(shipped: &mut Value, name: &str, one: Value) -> Result<(), ManifestError> {
+    let routes = at(shipped, ROUTES)?.as_array_mut();
+    let routes = routes.ok_or_else(|| missing("routes"))?;
+    let named = |route: &Value| route.get("name") == Some(&json!(name));
+    let index = routes.iter().position(named).ok_or_else(|| missing(name))?;
+    routes.insert(index, one);
+    Ok(())
 }
 
 /// A cluster of a variant's servers.

@@ -8,7 +8,7 @@ use weir_filter::config::Config;
 use super::super::plugin::{Times, fallback, seconds};
 use super::super::requests::matches;
 use super::super::{ManifestError, Options, refused};
-use super::{Shared, at, missing, route};
+use super::{Shared, at, grpc_fallback, grpc_route, missing, route};
 use crate::service::Service;
 
 /// Returns the services with narrower matches first: the filter gives a request to the first that matches.
@@ -99,6 +99,13 @@ pub(super) fn set_routes(shipped: &mut Value, services: &[Shared]) -> Result<(),
                 *at(&mut route, "/route/idle_timeout")? = json!(seconds(times.hold));
             }
             narrow(at(&mut route, "/match")?, options)?;
+            if let ("fallback", Some(cluster)) = (*name, grpc_fallback(service)?) {
+                routes.push(grpc_route(
+                    &route,
+                    &format!("{}.grpc", service.name),
+                    cluster,
+                )?);
+            }
             routes.push(route);
         }
     }

@@ -43,16 +43,62 @@ fn plain_envoy_has_a_cluster_for_each_port() {
         assert_eq!(cluster.pointer(address), Some(&json!(port)));
     }
     let gate = body(&files, "envoy/gate-resnet18.yaml");
-    let routes = gate
-        .pointer(
-            "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config/virtual_hosts/0\
-             /routes",
-        )
-        .unwrap();
+    let routes = routes(&gate);
     assert_eq!(routes[0]["match"], json!({ "prefix": "/", "grpc": {} }));
     assert_eq!(routes[0]["route"]["cluster"], "resnet18-grpc");
     assert_eq!(routes[1]["match"], json!({ "prefix": "/" }));
     assert_eq!(routes[0]["route"]["timeout"], routes[1]["route"]["timeout"]);
+}
+
+fn routes(bootstrap: &Value) -> &Vec<Value> {
+    let routes = bootstrap.pointer(
+        "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config/virtual_hosts/0/routes",
+    );
+    routes.unwrap().as_array().unwrap()
+}
+
+/// Calls without a choice, such as health and metadata, go to a gRPC port: of the fallback, or of any variant.
+#[test]
+fn grpc_without_a_choice_has_a_route_in_every_bootstrap() {
+    let files = |text: &str| render(text, &Options::default(), Target::Envoy).unwrap();
+    let named = |path: &str, text: &str| {
+        let body = body(&files(text), path);
+        let found = routes(&body).clone();
+        let index = found.iter().position(|route| route["name"] == "grpc");
+        index.map(|index| (found[index].clone(), found[index + 1].clone()))
+    };
+    let last = |text: &str| {
+        text.replacen(
+            "  - name: resnet152\n",
+            "  - name: resnet152\n    grpcCluster: resnet152-grpc\n",
+            1,
+        )
+    };
+    for path in ["envoy/weir.yaml", "envoy/static.yaml"] {
+        for (text, cluster) in [
+            (with("grpcCluster: resnet18-grpc"), "resnet18-grpc"),
+            (last(&with("grpcCluster: resnet18-grpc")), "resnet18-grpc"),
+            (last(&example()), "resnet152-grpc"),
+        ] {
+            let (grpc, next) = named(path, &text).unwrap();
+            assert_eq!(
+                grpc["match"],
+                json!({ "prefix": "/", "grpc": {} }),
+                "{path}"
+            );
+            assert_eq!(grpc["route"]["cluster"], cluster, "{path}");
+            assert_eq!(next["name"], "fallback", "{path}");
+            // A call that waits in the filter is on this route.
+            for key in ["timeout", "idle_timeout"] {
+                assert_eq!(grpc["route"][key], next["route"][key], "{path}");
+            }
+            assert_eq!(
+                grpc["request_body_buffer_limit"],
+                next["request_body_buffer_limit"]
+            );
+        }
+        assert_eq!(named(path, &example()), None, "{path}");
+    }
 }
 
 /// Another port of the first variant's servers.
