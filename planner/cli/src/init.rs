@@ -1,10 +1,13 @@
 //! `weir init`: from the metadata of running model servers to a first service file, a request for each variant, a
 //! scenario, and the commands to type next.
 //!
-//! The servers speak the Open Inference Protocol. Existing files are never replaced.
+//! The servers speak the Open Inference Protocol, or whatever the request of `--request` is for: that is sent once to
+//! each of them. Existing files are never replaced.
 
 pub(crate) mod files;
 pub(crate) mod metadata;
+mod path_style;
+mod trial;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,11 +16,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use clap::builder::NonEmptyStringValueParser;
-use reqwest::Url;
+use reqwest::{Client, Url};
 
 use crate::input::read;
 use crate::output::print;
 use files::{Variant, next, scenario, service};
+use path_style::path_style;
 
 /// Maximum number of variants.
 pub(crate) const VARIANTS_MAX: usize = 64;
@@ -29,7 +33,7 @@ pub(crate) const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 #[command(after_help = crate::exit::HELP)]
 pub(crate) struct Init {
     /// Name of a variant and address of its model or server, such as small=http://127.0.0.1:8081/v2/models/digits.
-    /// Without a path it is the server's only model.
+    /// Without a path it is the server's only model. With --request it may be any address that requests are sent to.
     #[arg(value_name = "NAME=URL", required = true, value_parser = variant)]
     variants: Vec<(String, Url)>,
     /// Name of the service.
@@ -38,7 +42,8 @@ pub(crate) struct Init {
     /// Latency objective, from the client's send to its receipt of the answer.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     slo: String,
-    /// File with the body of one request, for all variants. Default: made of the model's metadata.
+    /// File with the body of one request, for all variants, which is sent once to each. Default: made of the model's
+    /// metadata.
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
     /// File with labelled requests, by which `weir profile` measures accuracies: lines of {"request": BODY, "label":
@@ -82,23 +87,12 @@ impl Init {
             );
         }
         let given = self.request.as_deref().map(read_request).transpose()?;
-        let client = reqwest::Client::builder()
-            .timeout(ANSWER_TIME_MAX)
-            .build()?;
+        let client = Client::builder().timeout(ANSWER_TIME_MAX).build()?;
         let mut variants = Vec::new();
         for (name, url) in &self.variants {
             let about = || format!("{name}={url}");
-            let model = metadata::model(&client, url).await.with_context(about)?;
-            let request = match &given {
-                Some(request) => request.clone(),
-                None => model.request().with_context(about)?,
-            };
-            variants.push(Variant {
-                name: name.clone(),
-                url: model.infer,
-                model: model.name,
-                request,
-            });
+            let one = Init::variant(&client, name, url, given.as_deref()).await;
+            variants.push(one.with_context(about)?);
         }
         if let Some(labels) = &self.labels {
             let about = || format!("--labels {}", labels.display());
@@ -108,6 +102,44 @@ impl Init {
         let service = service(&self.service, &self.slo, &variants, has_labels)?;
         self.write(&service, &variants)?;
         print(next(&self.out, self.labels.as_deref(), &variants))
+    }
+
+    /// Reads what the server says of a variant, and tries the request that was given.
+    async fn variant(
+        client: &Client,
+        name: &str,
+        url: &Url,
+        given: Option<&str>,
+    ) -> anyhow::Result<Variant> {
+        let path = url.path().trim_end_matches('/');
+        let has_metadata = matches!(path, "" | "/v2") || path.starts_with("/v2/models/");
+        let name = name.to_owned();
+        let mut variant = match given {
+            Some(request) if !has_metadata => Variant {
+                name,
+                url: url.clone(),
+                model: path_style(path).model,
+                request: request.to_owned(),
+                batches: None,
+                answer: None,
+            },
+            given => {
+                let model = metadata::model(client, url).await?;
+                let request = given.map(|request| Ok(request.to_owned()));
+                Variant {
+                    name,
+                    request: request.unwrap_or_else(|| model.request())?,
+                    url: model.infer,
+                    model: Some(model.name),
+                    batches: model.batches,
+                    answer: None,
+                }
+            }
+        };
+        if let Some(request) = given {
+            variant.answer = Some(trial::trial(&variant.url, request).await?);
+        }
+        Ok(variant)
     }
 
     /// Writes all files, or none if one of them is there already.

@@ -252,7 +252,7 @@ mod tests {
 
     /// Throughputs of real servers that sleep 30 ms, and 3 ms for each further request of up to 8.
     #[test]
-    fn real_batching_servers_are_told_by_their_throughput() {
+    fn real_batching_servers_are_known_by_their_throughput() {
         for (name, window, points) in [
             (
                 "Triton",

@@ -1,11 +1,15 @@
 //! The written files, and the commands that follow.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context;
 use reqwest::Url;
 use serde_json::{Value, json};
-use weir_planner::spec::{ServiceFile, ServiceSpec};
+use weir_planner::spec::{RawDuration, ServiceFile, ServiceSpec};
+
+use super::metadata::Batches;
+use super::path_style::path_style;
 
 /// Variant with a running server.
 #[derive(Debug)]
@@ -13,10 +17,14 @@ pub(super) struct Variant {
     pub(super) name: String,
     /// Address of its inference.
     pub(super) url: Url,
-    /// Name of its model at the server.
-    pub(super) model: String,
+    /// Name of its model at the server, if it is in the path.
+    pub(super) model: Option<String>,
     /// Body of one request.
     pub(super) request: String,
+    /// Batches that the server forms, if it says so.
+    pub(super) batches: Option<Batches>,
+    /// Time of the answer to that request, if it was sent.
+    pub(super) answer: Option<Duration>,
 }
 
 const SERVICE: &str = "\
@@ -58,6 +66,7 @@ pub(super) fn service(
 ) -> anyhow::Result<String> {
     let first = variants.first().map(|variant| &variant.model);
     let alike = variants.iter().all(|variant| Some(&variant.model) == first);
+    let delay = |batches: &Batches| RawDuration(Duration::from_micros(batches.delay_us));
     let variant = |variant: &Variant| {
         let mut value = json!({
             "name": variant.name,
@@ -66,7 +75,23 @@ pub(super) fn service(
             "profile": { "file": profile_file(&variant.name) },
         });
         let more = [
-            ("model", (!alike).then(|| json!(variant.model))),
+            (
+                "model",
+                variant
+                    .model
+                    .as_ref()
+                    .filter(|_| !alike)
+                    .map(|model| json!(model)),
+            ),
+            ("batch", variant.batches.map(|batches| json!(batches.max))),
+            (
+                "batchDelay",
+                (variant
+                    .batches
+                    .as_ref()
+                    .filter(|batches| batches.delay_us > 0))
+                .map(|batches| json!(delay(batches))),
+            ),
             ("accuracy", (!has_labels).then(|| json!(100))),
         ];
         for (key, given) in more {
@@ -113,13 +138,54 @@ pub(super) fn scenario(name: &str) -> String {
     )
 }
 
+/// Returns a line about a variant's server.
+fn about(variant: &Variant) -> String {
+    let style = path_style(variant.url.path()).name;
+    let answer = variant.answer.map_or_else(String::new, |answer| {
+        format!(
+            ", answers the request after {:.0} ms",
+            answer.as_secs_f64() * 1e3
+        )
+    });
+    let batches = variant.batches.map_or_else(String::new, |batches| {
+        let (max, instances) = (batches.max, batches.instances);
+        let delay = match batches.delay_us {
+            0 => String::new(),
+            us => format!(" after at most {}", RawDuration(Duration::from_micros(us))),
+        };
+        format!(", forms batches of up to {max}{delay}, instances: {instances}")
+    });
+    format!("{}: {style}{answer}{batches}\n", variant.name)
+}
+
+/// Says that the paths differ in more than the model's name, which the filter renames.
+fn paths(variants: &[Variant]) -> String {
+    let plain = |variant: &Variant| match &variant.model {
+        Some(model) => variant.url.path().replace(model, "NAME"),
+        None => variant.url.path().to_owned(),
+    };
+    let mut all: Vec<String> = variants.iter().map(plain).collect();
+    all.sort();
+    all.dedup();
+    match all.as_slice() {
+        [] | [_] => String::new(),
+        several => format!(
+            "The paths differ: {}. A client sends one of them, and Envoy's routes must rewrite it for each variant \
+             (docs/how-to/envoy.md, Paths that differ).\n",
+            several.join(", ")
+        ),
+    }
+}
+
 /// Returns the commands to type next.
 pub(super) fn next(out: &Path, labels: Option<&Path>, variants: &[Variant]) -> String {
     let labels = labels.map(|labels| format!(" --labels {}", labels.display()));
     let labels = labels.unwrap_or_default();
     let service = out.join("service.yaml");
     let service = service.display();
-    let mut text = format!("{service} is written. Next:\n\nweir profile {service}");
+    let mut text: String = variants.iter().map(about).collect();
+    text += &paths(variants);
+    text += &format!("{service} is written. Next:\n\nweir profile {service}");
     for variant in variants {
         text += &format!(" {}={}", variant.name, variant.url);
     }

@@ -1,4 +1,5 @@
-//! Metadata of a model by the Open Inference Protocol, and a request made of it.
+//! Metadata of a model by the Open Inference Protocol, a request made of it, and what Triton's configuration says of its
+//! batches.
 
 use anyhow::{Context, bail, ensure};
 use reqwest::{Client, Url};
@@ -6,8 +7,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use weir_profile::source::{SOURCE_BYTES_MAX, Source};
 
+use super::path_style::KNOWN;
+
 /// Maximum number of values in a made request.
 const VALUES_MAX: u64 = 4_000_000;
+
+/// Maximum batch of a variant.
+const BATCH_MAX: u32 = 1024;
 
 /// Model of a server.
 #[derive(Debug)]
@@ -17,6 +23,58 @@ pub(crate) struct Model {
     /// Address of its inference.
     pub(crate) infer: Url,
     inputs: Vec<Tensor>,
+    /// Batches that the server forms of single requests, if it says so.
+    pub(super) batches: Option<Batches>,
+}
+
+/// Batches of a server, by its configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Batches {
+    /// Maximum number of requests in a batch.
+    pub(super) max: u32,
+    /// Time for which an incomplete batch waits, in µs.
+    pub(super) delay_us: u64,
+    /// Instances of the model, each of which executes one batch at a time.
+    pub(super) instances: u32,
+}
+
+/// Answer of `GET /v2/models/NAME/config` of Triton.
+#[derive(Debug, Deserialize)]
+struct Configuration {
+    #[serde(default)]
+    max_batch_size: u32,
+    #[serde(default)]
+    dynamic_batching: Option<DynamicBatching>,
+    #[serde(default)]
+    instance_group: Vec<InstanceGroup>,
+}
+
+#[derive(Debug, Deserialize)]
+struct DynamicBatching {
+    #[serde(default)]
+    max_queue_delay_microseconds: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct InstanceGroup {
+    #[serde(default)]
+    count: u32,
+    #[serde(default)]
+    gpus: Vec<u32>,
+}
+
+impl Configuration {
+    /// Batches that the server forms: none without dynamic batching.
+    fn batches(&self) -> Option<Batches> {
+        let dynamic = self.dynamic_batching.as_ref()?;
+        // A group has its count on each of its GPUs.
+        let each = |group: &InstanceGroup| group.count.max(1) * (group.gpus.len() as u32).max(1);
+        (self.max_batch_size > 1).then(|| Batches {
+            max: self.max_batch_size.min(BATCH_MAX),
+            delay_us: dynamic.max_queue_delay_microseconds,
+            instances: self.instance_group.iter().map(each).sum::<u32>().max(1),
+        })
+    }
 }
 
 /// Answer of `GET /v2/models/NAME`.
@@ -41,6 +99,12 @@ struct Listed {
     name: String,
 }
 
+/// Answer of `GET /v2/models` of KServe.
+#[derive(Debug, Deserialize)]
+struct Names {
+    models: Vec<String>,
+}
+
 /// Reads the metadata of the model at that address: of a model, its inference, or a server with one model.
 pub(crate) async fn model(client: &Client, url: &Url) -> anyhow::Result<Model> {
     let path = url.path().trim_end_matches('/');
@@ -48,7 +112,10 @@ pub(crate) async fn model(client: &Client, url: &Url) -> anyhow::Result<Model> {
     let path = match path {
         "" | "/v2" => format!("/v2/models/{}", only_model(client, url).await?),
         path if path.starts_with("/v2/models/") => path.to_owned(),
-        path => bail!("path {path}; it must be /v2/models/NAME, or none for a server's only model"),
+        path => bail!(
+            "path {path}; it must be /v2/models/NAME, or none for a server's only model; for any other, give the body of \
+             one request: --request FILE"
+        ),
     };
     let about = at(url, &path);
     let text = Source::Url(about.clone()).read().await?;
@@ -58,26 +125,51 @@ pub(crate) async fn model(client: &Client, url: &Url) -> anyhow::Result<Model> {
         name: metadata.name,
         infer: at(url, &format!("{path}/infer")),
         inputs: metadata.inputs.unwrap_or_default(),
+        batches: batches(client, at(url, &format!("{path}/config"))).await,
     })
 }
 
+/// Batches by the configuration; `None` from a server that has none at that address.
+async fn batches(client: &Client, config: Url) -> Option<Batches> {
+    let answer = client.get(config).send().await.ok()?;
+    let text = text(answer).await.ok()?;
+    serde_json::from_str::<Configuration>(&text).ok()?.batches()
+}
+
 async fn only_model(client: &Client, url: &Url) -> anyhow::Result<String> {
-    let index = at(url, "/v2/repository/index");
     let right = "name the model: NAME=URL/v2/models/MODEL";
-    let answer = client.post(index.clone()).json(&json!({})).send().await?;
-    let text = text(answer)
-        .await
-        .with_context(|| format!("the server lists no models; {right}"))?;
-    let listed: Vec<Listed> = serde_json::from_str(&text)
-        .with_context(|| format!("{index} answers no list of models; {right}"))?;
-    match listed.as_slice() {
-        [only] => Ok(only.name.clone()),
+    let names = match listed(client, url).await {
+        Ok(names) => names,
+        Err(error) => names(client, url).await.map_err(|other| {
+            anyhow::anyhow!(
+                "the server lists no models; {right}; or the path of its inference, with --request FILE: {KNOWN}: \
+                 {error:#}; {other:#}"
+            )
+        })?,
+    };
+    match names.as_slice() {
+        [only] => Ok(only.clone()),
         [] => bail!("the server has no model; load one"),
-        several => {
-            let names: Vec<&str> = several.iter().map(|one| one.name.as_str()).collect();
-            bail!("the server has the models {}; {right}", names.join(", "))
-        }
+        several => bail!("the server has the models {}; {right}", several.join(", ")),
     }
+}
+
+/// Names of the models in the repository, of Triton and MLServer.
+async fn listed(client: &Client, url: &Url) -> anyhow::Result<Vec<String>> {
+    let index = at(url, "/v2/repository/index");
+    let answer = client.post(index.clone()).json(&json!({})).send().await?;
+    let listed: Vec<Listed> = serde_json::from_str(&text(answer).await?)
+        .with_context(|| format!("{index} answers no list of models"))?;
+    Ok(listed.into_iter().map(|one| one.name).collect())
+}
+
+/// Names of the models of KServe.
+async fn names(client: &Client, url: &Url) -> anyhow::Result<Vec<String>> {
+    let models = at(url, "/v2/models");
+    let answer = client.get(models.clone()).send().await?;
+    let names: Names = serde_json::from_str(&text(answer).await?)
+        .with_context(|| format!("{models} answers no list of models"))?;
+    Ok(names.models)
 }
 
 /// Returns the body of a successful answer, of at most [`SOURCE_BYTES_MAX`].
@@ -160,6 +252,33 @@ mod tests {
             name: "m".to_owned(),
             infer: "http://127.0.0.1/v2/models/m/infer".parse().unwrap(),
             inputs: serde_json::from_value(inputs).unwrap(),
+            batches: None,
+        }
+    }
+
+    #[test]
+    fn batches_are_those_of_tritons_configuration() {
+        let groups = json!([{"count": 2, "gpus": []}, {"count": 1, "gpus": [0, 1]}]);
+        for (config, expected) in [
+            (
+                json!({"max_batch_size": 8, "dynamic_batching": {"max_queue_delay_microseconds": 500},
+                       "instance_group": groups}),
+                Some((8, 500, 4)),
+            ),
+            (
+                json!({"max_batch_size": 8, "dynamic_batching": {}}),
+                Some((8, 0, 1)),
+            ),
+            // Without dynamic batching it executes each request alone.
+            (json!({"max_batch_size": 8}), None),
+            (json!({"max_batch_size": 0, "dynamic_batching": {}}), None),
+            (json!({"name": "m"}), None),
+        ] {
+            let read: Configuration = serde_json::from_value(config.clone()).unwrap();
+            let found = read
+                .batches()
+                .map(|one| (one.max, one.delay_us, one.instances));
+            assert_eq!(found, expected, "{config}");
         }
     }
 

@@ -1,5 +1,7 @@
 //! `weir init` as a separate process, against emulated servers; and the commands that it prints.
 
+mod servers;
+
 use std::fs;
 use std::path::Path;
 use std::process::Output;
