@@ -118,7 +118,7 @@ pub(crate) struct Profile {
     time: Option<u64>,
     /// Latency objective, such as 500ms: the capacity is the greatest throughput whose 95th percentile meets it. Default
     /// with SERVICE: its `slo`; otherwise none.
-    #[arg(long, value_name = "TIME", value_parser = value::objective)]
+    #[arg(long, value_name = "TIME", value_parser = value::objective, conflicts_with_all = ["from_proxy", "import"])]
     slo: Option<Duration>,
     /// Maximum time until the server answers, in seconds.
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=3600))]

@@ -176,7 +176,8 @@ fn fit(points: &[Rate], lanes: u32, batch: u32, window: bool) -> Option<Executio
         };
         let squares = rows
             .iter()
-            .map(|(factors, _)| (predicted(factors) - 1.0).powi(2));
+            .map(|(factors, _)| predicted(factors) - 1.0)
+            .map(|error| error * error);
         Some(Execution {
             delta_ms,
             eta_ms,
