@@ -16,7 +16,7 @@ const LANES_MAX: u32 = 16;
 /// Batches up to this one are tried all, beyond it the powers of two.
 const EACH_BATCH_MAX: u32 = 16;
 /// Error within which lanes alone explain the points.
-const LANES_WITHIN: f64 = 0.04;
+pub const LANES_WITHIN: f64 = 0.04;
 /// Error within which batches must explain them.
 const BATCHES_WITHIN: f64 = 0.08;
 /// The same of batches with a window, whose throughput is more like that of shared cores.

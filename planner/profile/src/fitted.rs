@@ -83,6 +83,14 @@ pub struct Assumed {
 /// # Errors
 /// No cells, or invalid ones.
 pub fn latency(cells: &[Cell]) -> Result<LatencyFit, ProfileError> {
+    latency_of(cells, &Form::ALL)
+}
+
+/// Fits models of every kind and chooses one among `forms`, if the cells determine any of them.
+///
+/// # Errors
+/// As [`latency`].
+pub fn latency_of(cells: &[Cell], forms: &[Form]) -> Result<LatencyFit, ProfileError> {
     let candidate = |form: Form| {
         (
             form,
@@ -92,7 +100,11 @@ pub fn latency(cells: &[Cell]) -> Result<LatencyFit, ProfileError> {
     let candidates: Vec<_> = Form::ALL.into_iter().map(candidate).collect();
     let fitted = || candidates.iter().filter_map(|(_, one)| one.as_ref().ok());
     let planned = fitted().filter(|one| one.latency.as_sponge().is_some());
-    let chosen = choose(planned).and_then(|one| Some((one.clone(), one.latency.as_sponge()?)));
+    let (first, others): (Vec<&Candidate>, Vec<&Candidate>) =
+        planned.partition(|one| forms.contains(&one.form));
+    let planned = if first.is_empty() { others } else { first };
+    let chosen =
+        choose(planned.into_iter()).and_then(|one| Some((one.clone(), one.latency.as_sponge()?)));
     let Some((chosen, model)) = chosen else {
         let why = candidates.first().and_then(|(_, one)| one.as_ref().err());
         let why = why.map_or("", String::as_str);

@@ -8,6 +8,7 @@ use std::num::NonZeroU32;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
+use weir_solve::latency_model::fit::Form;
 use weir_solve::latency_model::{Cell, LatencyModel, Parallelism};
 
 use crate::ProfileError;
@@ -162,7 +163,17 @@ pub fn latency(points: &[Point], all: &[Point]) -> Result<(LatencyFit, Paralleli
     };
     let parallelism = parallelism(points, all)?;
     let cells = cells(parallelism);
-    Ok((fitted::latency(&cells)?, parallelism))
+    // Batches that a server formed by itself, and that nobody sent, are there because more requests take more time.
+    let is_sent = |point: &Point| all.iter().any(|other| other.batch == point.batch);
+    let is_formed = points.iter().any(|point| !is_sent(point));
+    let is_one_size = points
+        .windows(2)
+        .all(|two| matches!(two, [a, b] if a.cores == b.cores));
+    let forms: &[Form] = match is_formed && is_one_size {
+        true => &[Form::Linear],
+        false => &Form::ALL,
+    };
+    Ok((fitted::latency_of(&cells, forms)?, parallelism))
 }
 
 /// Points of the smallest batch: larger ones may have waited for each other.

@@ -1,6 +1,7 @@
 //! A whole measurement: readiness, warm-up, then for each number of cores and each batch the concurrency that keeps
 //! the server busy, or the lanes and batches of a server that batches by itself.
 
+mod batches;
 mod points;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::execution::Execution;
 use crate::model::{Point, latency};
 use crate::point::Until;
 use crate::resize::Resize;
+use batches::batches;
 use points::Sweep;
 
 /// Pause between attempts to reach a server that is not ready.
@@ -92,7 +94,7 @@ pub struct Run {
     pub busy: Vec<Point>,
     /// Points of the greatest throughput within the objective, one for each number of cores and batch.
     pub best: Vec<Point>,
-    /// Lanes and batches of a server that batches by itself, on the most cores.
+    /// Lanes and batches of the server on the most cores; `None` if it is not sent single requests.
     pub execution: Option<Execution>,
 }
 
@@ -224,10 +226,10 @@ async fn points(
         };
         all.extend_from_slice(&sweep.measured);
         best.extend(sweep.best());
-        let found = sweep.execution();
+        let found = sweep.execution().filter(|_| batch == 1);
         let points = match &found {
-            Some(found) => sweep.batches(found),
-            None => sweep.busy().into_iter().collect(),
+            Some(found) if found.batch > 1 => batches(found, &sweep.measured),
+            _ => sweep.busy().into_iter().collect(),
         };
         if let (None, Some(point)) = (known_lanes, points.first()) {
             lanes.push((cores, point.concurrency));

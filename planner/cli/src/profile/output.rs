@@ -6,7 +6,7 @@ use anyhow::Context;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use weir_planner::spec::RawDuration;
-use weir_profile::execution::Execution;
+use weir_profile::execution::{Execution, LANES_WITHIN};
 use weir_profile::labels::Accuracy;
 use weir_profile::measurement::range;
 use weir_profile::model::{Model, Point, failed_percent, failure_notes};
@@ -126,9 +126,16 @@ impl Profile {
         )
     }
 
-    /// Says which batches the server forms by itself, and what a variant needs to plan with them.
+    /// Says how many requests the server executes at once, or which batches it forms by itself, and what a variant needs to plan with them.
     fn batches(&self, execution: &Execution) -> String {
         let Execution { lanes, batch, .. } = execution;
+        if *batch == 1 {
+            return match (execution.error > LANES_WITHIN, lanes) {
+                (true, _) => String::new(),
+                (false, 1) => "the server executes one request at a time\n".to_owned(),
+                (false, lanes) => format!("the server executes {lanes} requests at once\n"),
+            };
+        }
         let known = self.batches.iter().max();
         let advice = match known == Some(batch) {
             true => String::new(),

@@ -142,48 +142,9 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Lanes and batches, if the server batches by itself.
+    /// Lanes and batches of the server, if it is sent single requests.
     pub(super) fn execution(&self) -> Option<Execution> {
-        let execution = Execution::of(&self.rates(), self.limits().batch);
-        execution.filter(|one| one.batch > 1)
-    }
-
-    /// Point of each batch that the server formed: with the most in flight, that of the greatest throughput if several
-    /// fill it.
-    pub(super) fn batches(&self, execution: &Execution) -> Vec<Point> {
-        let mut points = self.measured.clone();
-        points.sort_by(|a, b| {
-            let by_rate = a.batches_per_s.total_cmp(&b.batches_per_s);
-            a.concurrency.cmp(&b.concurrency).then(by_rate)
-        });
-        let mut found: Vec<Point> = Vec::new();
-        for point in points {
-            let together = execution.together(point.concurrency);
-            let batch = together.round();
-            let ms = execution.batch_ms(point.concurrency, point.batches_per_s)
-                + (batch - together) * execution.delta_ms;
-            if ms <= 0.0 || point.concurrency < execution.lanes {
-                continue;
-            }
-            let each = |whole_ms: f64| whole_ms * ms / point.mean_ms;
-            let one = Point {
-                batch: batch as u32,
-                concurrency: execution.lanes,
-                batches_per_s: f64::from(execution.lanes) * 1e3 / ms,
-                mean_ms: ms,
-                p50_ms: each(point.p50_ms),
-                p95_ms: point.p95_ms.map(each),
-                p99_ms: each(point.p99_ms),
-                ..point
-            };
-            let is_full = one.batch >= execution.batch;
-            match found.last_mut().filter(|last| last.batch == one.batch) {
-                Some(last) if is_full && last.batches_per_s > one.batches_per_s => {}
-                Some(last) => *last = one,
-                None => found.push(one),
-            }
-        }
-        found
+        Execution::of(&self.rates(), self.limits().batch)
     }
 
     /// Point of the greatest throughput within the objective.

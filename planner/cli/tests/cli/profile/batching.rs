@@ -118,5 +118,10 @@ async fn servers_that_execute_requests_alone_have_lanes_and_no_batches() {
         assert!(is_near(executed, rps, 0.1), "{executed}\n{report}");
         assert!(is_near(capacity(&profile), rps, 0.1), "{report}");
         assert!(!report.contains("forms batches"), "{report}");
+        let executes = match lanes {
+            1 => "the server executes one request at a time".to_owned(),
+            lanes => format!("the server executes {lanes} requests at once"),
+        };
+        assert!(report.contains(&executes), "{report}");
     }
 }
