@@ -94,6 +94,7 @@ fn read_out(c: &mut Criterion) {
                     &Bypass {
                         methods: Vec::new(),
                         paths: Vec::new(),
+                        get_paths: Vec::new(),
                     },
                     &streams,
                     &wire,

@@ -5,7 +5,8 @@ use serde::Deserialize;
 use super::ConfigError;
 use super::error::wrong;
 use crate::request::protocol::{
-    Bypass, METHODS, METHODS_MAX, PATHS, PATHS_MAX, PATTERN_BYTES_MAX, Pattern, STREAMS, Streams,
+    Bypass, GET_PATHS, METHODS, METHODS_MAX, PATHS, PATHS_MAX, PATTERN_BYTES_MAX, Pattern, STREAMS,
+    Streams,
 };
 
 /// Absent keys keep their defaults; an empty list is empty.
@@ -14,6 +15,7 @@ use crate::request::protocol::{
 pub(super) struct RawBypass {
     methods: Vec<String>,
     paths: Vec<String>,
+    get_paths: Vec<String>,
 }
 
 impl Default for RawBypass {
@@ -21,6 +23,7 @@ impl Default for RawBypass {
         RawBypass {
             methods: METHODS.map(str::to_owned).to_vec(),
             paths: PATHS.map(str::to_owned).to_vec(),
+            get_paths: GET_PATHS.map(str::to_owned).to_vec(),
         }
     }
 }
@@ -42,6 +45,7 @@ impl RawBypass {
         }
         Ok(Bypass {
             paths: patterns("bypass.paths", &self.paths)?,
+            get_paths: patterns("bypass.get_paths", &self.get_paths)?,
             methods: self.methods,
         })
     }

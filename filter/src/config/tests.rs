@@ -69,6 +69,7 @@ fn present_key_overrides_the_default() {
     };
     assert_eq!(bypass("{}"), Bypass::default());
     assert_eq!(bypass(r#"{"paths":[]}"#).methods, Bypass::default().methods);
+    assert_eq!(bypass(r#"{"get_paths":["/docs"]}"#).get_paths.len(), 1);
 }
 
 #[test]
@@ -124,6 +125,10 @@ fn invalid_role_bypass_batch_and_skew_are_refused_with_their_path() {
             "bypass.paths[0]: '/a*b*' must be",
         ),
         (r#""bypass":{"paths":"/a"}"#, "bypass.paths: invalid type"),
+        (
+            r#""bypass":{"get_paths":["docs"]}"#,
+            "bypass.get_paths[0]: 'docs' must be a path",
+        ),
         (
             r#""queue":{"batch_wait_ms":60001}"#,
             "queue.batch_wait_ms: 60001 must be 0 to 60000",

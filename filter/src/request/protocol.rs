@@ -1,7 +1,7 @@
 //! Kind of a request, by its method, path and protocol headers: bypassed, gRPC, or a stream.
 //!
-//! Bypassed are requests that no model computes for: configured methods and paths (health checks), and
-//! those that change the protocol of their connection (CONNECT, or an upgrade such as websocket; Envoy
+//! Bypassed are requests that no model computes for: configured methods and paths (health checks), GET of configured
+//! paths (metadata and statistics: a model computes for POST), and those that change the protocol of their connection (CONNECT, or an upgrade such as websocket; Envoy
 //! removes an `upgrade` header without one). Paths are compared as sent, without their query. No body is
 //! read, and an unrecognized request is an ordinary one.
 
@@ -24,7 +24,7 @@ const LIST_BYTES_MAX: usize = 1024;
 pub const METHODS: [&str; 2] = ["HEAD", "OPTIONS"];
 /// Bypassed paths by default: health checks and metadata of Kubernetes, the Open Inference Protocol and
 /// gRPC.
-pub const PATHS: [&str; 12] = [
+pub const PATHS: [&str; 16] = [
     "/healthz",
     "/readyz",
     "/livez",
@@ -35,8 +35,24 @@ pub const PATHS: [&str; 12] = [
     "/inference.GRPCInferenceService/ModelReady",
     "/inference.GRPCInferenceService/ServerMetadata",
     "/inference.GRPCInferenceService/ModelMetadata",
+    "/inference.GRPCInferenceService/ModelConfig",
+    "/inference.GRPCInferenceService/ModelStatistics",
+    "/inference.GRPCInferenceService/RepositoryIndex",
+    "/v2/repository/index",
     "/grpc.health.v1.Health/*",
     "/grpc.reflection.*",
+];
+
+/// Paths that are bypassed with GET by default: health, metadata and statistics of the Open Inference Protocol, KServe v1,
+/// TensorFlow Serving, TorchServe and servers with OpenAI's API, and metrics.
+pub const GET_PATHS: [&str; 7] = [
+    "/v2",
+    "/v2/*",
+    "/v1/models",
+    "/v1/models/*",
+    "/health",
+    "/ping",
+    "/metrics",
 ];
 
 /// Paths of bidirectional streams by default: those of the Open Inference Protocol.
@@ -58,6 +74,8 @@ pub struct Bypass {
     pub methods: Vec<String>,
     /// Paths.
     pub paths: Vec<Pattern>,
+    /// Paths with GET.
+    pub get_paths: Vec<Pattern>,
 }
 
 /// A path, or its prefix and suffix.
@@ -108,12 +126,13 @@ pub fn shape(bypass: &Bypass, streams: &Streams, wire: &Wire<'_>) -> Shape {
 impl Bypass {
     fn applies(&self, wire: &Wire<'_>) -> bool {
         let method = wire.get(Field::Method).unwrap_or_default();
+        let is_of = |path: &[u8]| {
+            covers(&self.paths, path) || method == b"GET" && covers(&self.get_paths, path)
+        };
         method == b"CONNECT"
             || self.methods.iter().any(|other| other.as_bytes() == method)
             || wire.get(Field::Upgrade).is_some_and(upgrades)
-            || wire
-                .get(Field::Path)
-                .is_some_and(|path| covers(&self.paths, path))
+            || wire.get(Field::Path).is_some_and(is_of)
     }
 }
 
@@ -136,6 +155,7 @@ impl Default for Bypass {
         Bypass {
             methods: METHODS.map(str::to_owned).to_vec(),
             paths: PATHS.into_iter().filter_map(Pattern::new).collect(),
+            get_paths: GET_PATHS.into_iter().filter_map(Pattern::new).collect(),
         }
     }
 }

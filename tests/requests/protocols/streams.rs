@@ -57,6 +57,9 @@ async fn bypassed_requests_pass_with_every_slot_taken() {
         ("GET", "/v2/health/live", 200),
         ("GET", "/v2/health/ready?verbose=1", 200),
         ("GET", "/v2/models/model/ready", 200),
+        ("GET", "/v2", 200),
+        ("GET", "/v2/models/model", 200),
+        ("GET", "/v1/models/model", 200),
     ] {
         let method: reqwest::Method = method.parse().unwrap();
         let request = scene.client.request(method.clone(), url(&scene, path));

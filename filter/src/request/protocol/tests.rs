@@ -90,6 +90,48 @@ fn configured_methods_and_paths_are_bypassed() {
     assert_eq!(shape_of(&[]), ORDINARY, "neither method nor path");
 }
 
+/// A model computes for POST, so GET of the servers' protocols reads metadata, statistics or health.
+#[test]
+fn metadata_is_bypassed_with_get_alone() {
+    let bypass =
+        |method: &str, path: &str| shape_of(&[(":method", method), (":path", path)]).bypass;
+    for path in [
+        "/v2",
+        "/v2/models",
+        "/v2/models/resnet",
+        "/v2/models/resnet/config",
+        "/v2/models/resnet/versions/2/stats?x",
+        "/v1/models",
+        "/v1/models/resnet",
+        "/v1/models/resnet/metadata",
+        "/health",
+        "/ping",
+        "/metrics",
+    ] {
+        assert!(bypass("GET", path), "{path}");
+        assert!(!bypass("POST", path), "{path}");
+        assert!(!bypass("get", path), "{path}");
+    }
+    for path in [
+        "/",
+        "/predict",
+        "/v2x",
+        "/v1",
+        "/v1/chat/completions",
+        "/v2/%2e%2e/predict",
+    ] {
+        assert!(!bypass("GET", path), "{path}");
+    }
+    for path in [
+        "/v2/repository/index",
+        "/inference.GRPCInferenceService/ModelConfig",
+        "/inference.GRPCInferenceService/ModelStatistics",
+        "/inference.GRPCInferenceService/RepositoryIndex",
+    ] {
+        assert!(bypass("POST", path), "{path}");
+    }
+}
+
 #[test]
 fn upgrades_are_bypassed() {
     let bypass = Shape {
@@ -172,6 +214,7 @@ fn stream_is_recognized_by_path_not_by_accept() {
         STREAMS.len(),
         "each default is one"
     );
+    assert_eq!(Bypass::default().get_paths.len(), GET_PATHS.len());
 }
 
 #[test]
@@ -190,6 +233,7 @@ fn pattern_matching_nothing_or_everything_is_invalid() {
         PATHS.len(),
         "each default is one"
     );
+    assert_eq!(Bypass::default().get_paths.len(), GET_PATHS.len());
 }
 
 proptest! {
@@ -202,6 +246,7 @@ proptest! {
         let bypass = |pattern: String| Bypass {
             methods: Vec::new(),
             paths: Pattern::new(&pattern).into_iter().collect(),
+            get_paths: Vec::new(),
         };
         prop_assume!(!prefix.contains(".."));
         let requested = format!("{path}{query}");
@@ -221,7 +266,7 @@ proptest! {
     /// No bytes panic, and without configured patterns no path is bypassed.
     #[test]
     fn empty_patterns_bypass_no_path(path in prop::collection::vec(any::<u8>(), 0..65_536)) {
-        let none = Bypass { methods: Vec::new(), paths: Vec::new() };
+        let none = Bypass { methods: Vec::new(), paths: Vec::new(), get_paths: Vec::new() };
         let wire = Wire::pick([(":path", path.as_slice()), ("content-type", &path)]);
         prop_assert!(!none.applies(&wire));
     }
