@@ -33,7 +33,7 @@ const GROWTH_MIN: f64 = 1.15;
 /// throughput hardly has a knee, as that of a server that shares its cores.
 const GROWING_PART_MAX: f64 = 0.75;
 /// Error that a batch which is no power of two must save: nearly all servers have a power of two.
-const ODD_BATCH: f64 = 0.01;
+const ODD_BATCH: f64 = 0.02;
 
 /// Lanes and batches of a server.
 #[derive(Debug, Clone, Copy, PartialEq)]
