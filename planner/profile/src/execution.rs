@@ -9,7 +9,7 @@
 //! coefficients. Without batches the model is one of lanes alone. Batches count only if lanes explain the points badly
 //! and batches explain them well: a server that shares its cores among requests is faster with several of them, too.
 
-use crate::sweep::{Rate, highest};
+use crate::sweep::{Rate, grows as grows_at_the_end, highest};
 
 /// Maximum lanes of a server that forms batches.
 const LANES_MAX: u32 = 16;
@@ -29,6 +29,8 @@ const POINTS_MIN: usize = 4;
 const BETTER: f64 = 2.0;
 /// Minimum growth of throughput by batches.
 const GROWTH_MIN: f64 = 1.15;
+/// Minimum ratio of the gains of two doublings by which batches are known.
+const ACCELERATION_MIN: f64 = 1.15;
 /// Maximum part of a full batch's time that grows with its requests, of a server with a batch window. Above it the
 /// throughput hardly has a knee, as that of a server that shares its cores.
 const GROWING_PART_MAX: f64 = 0.75;
@@ -113,11 +115,14 @@ impl Execution {
         let grows = growth(&mut points.iter().map(|one| one.per_s)) >= GROWTH_MIN * before;
         let has_knee = each_ms * batch <= GROWING_PART_MAX * (each_ms * batch + self.eta_ms);
         let is_shown = match self.window_ms {
-            None => self.error <= BATCHES_WITHIN && points.len() >= POINTS_MIN,
+            None => {
+                let enough = points.len() >= POINTS_MIN;
+                enough && accelerates(points) && self.error <= BATCHES_WITHIN
+            }
             Some(_) => {
                 let (batch_min, points_min) = WINDOW_MIN;
                 let enough = self.batch >= batch_min && points.len() >= points_min;
-                enough && has_knee && self.error <= WINDOWS_WITHIN
+                enough && has_knee && !grows_at_the_end(points) && self.error <= WINDOWS_WITHIN
             }
         };
         is_shown && grows
@@ -131,6 +136,22 @@ impl Execution {
         };
         self.error + odd
     }
+}
+
+/// Whether a doubling of the requests in flight gains more than an earlier one: the first has waited for the batch of the
+/// others. Lanes and shared cores gain less with each.
+fn accelerates(points: &[Rate]) -> bool {
+    let gain = |one: &Rate| {
+        let twice = points
+            .iter()
+            .find(|other| other.concurrency == 2 * one.concurrency)?;
+        Some(twice.per_s / one.per_s)
+    };
+    let mut smallest = f64::INFINITY;
+    points.iter().filter_map(gain).any(|gain| {
+        smallest = smallest.min(gain);
+        gain >= ACCELERATION_MIN * smallest
+    })
 }
 
 /// Requests that are executed at once.
@@ -319,6 +340,19 @@ mod tests {
         ] {
             let found = Execution::of(&rates(points), None).unwrap();
             assert_eq!((found.lanes, found.batch), (lanes, 1), "{found:?}");
+        }
+        // Any number at once, as measured: the client's machine is what slows it.
+        let at_once = [
+            (1, 148.2),
+            (2, 292.7),
+            (4, 586.2),
+            (8, 1166.6),
+            (16, 2279.7),
+            (32, 4296.3),
+        ];
+        for last in [(64, 7381.5), (64, 8600.0)] {
+            let points = rates(&[&at_once[..], &[last]].concat());
+            assert_eq!(Execution::of(&points, None).unwrap().batch, 1);
         }
     }
 

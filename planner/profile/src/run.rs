@@ -225,10 +225,12 @@ async fn points(
             Some((_, lanes)) => sweep.one(*lanes, known, tell).await?,
         };
         all.extend_from_slice(&sweep.measured);
+        let is_other = |one: &Point| (one.cores, one.batch) != (cores, batch);
+        best.retain(is_other);
         best.extend(sweep.best());
         let found = sweep.execution().filter(|_| batch == 1);
         let points = match &found {
-            Some(found) if found.batch > 1 => batches(found, &sweep.measured),
+            Some(found) if sweep.is_explained_by(found) => batches(found, &sweep.measured),
             _ => sweep.busy().into_iter().collect(),
         };
         if let (None, Some(point)) = (known_lanes, points.first()) {

@@ -223,7 +223,7 @@ fn short(points: &[Rate]) -> Option<u32> {
 
 /// Returns the largest concurrency, a power of two up to [`SHORT_MAX`], of which the last request waits no longer than
 /// [`SHORT_S`] for the others if they are executed one after the other.
-fn short_max(points: &[Rate]) -> u32 {
+pub(crate) fn short_max(points: &[Rate]) -> u32 {
     let one = points.iter().find(|point| point.concurrency == 1);
     let others = one.map_or(0.0, |one| one.per_s * SHORT_S);
     let fits = |of: &u32| f64::from(*of - 1) <= others;

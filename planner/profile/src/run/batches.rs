@@ -22,7 +22,8 @@ pub(super) fn batches(execution: &Execution, measured: &[Point]) -> Vec<Point> {
         let batch = together.round();
         let ms = execution.batch_ms(point.concurrency, point.batches_per_s)
             + (batch - together) * execution.delta_ms;
-        if !is_known || ms <= 0.0 || point.concurrency < execution.lanes {
+        let is_idle = execution.batch == 1 && point.concurrency < execution.lanes;
+        if !is_known || ms <= 0.0 || is_idle {
             continue;
         }
         let each = |whole_ms: f64| whole_ms * ms / point.mean_ms;
