@@ -16,6 +16,8 @@ use crate::time::{Mono, Span};
 
 /// Number of points of a curve.
 pub const POINTS: usize = 16;
+/// Largest number in flight that is told apart.
+const NUMBER_MAX: u32 = 1_024;
 /// Requests in flight at each point.
 pub const AT: [u32; POINTS] = [
     1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 128, 256, 512, 1024,
@@ -222,6 +224,19 @@ impl Curve {
         any_few
             && !in_turn
             && u64::from(max.own.mean) * 7 <= u64::from(min.own.mean.saturating_add(chance)) * 8
+    }
+
+    /// Whether more in flight only take longer, about in proportion: one that is sent takes the time of another.
+    #[must_use]
+    pub fn is_proportional(&self, in_flight: u32, now: Mono) -> bool {
+        let n = in_flight.clamp(2, NUMBER_MAX);
+        let half = n.div_ceil(2);
+        let time = |n| self.predict(n, UNPLANNED, Span::ZERO, now);
+        let (Some(of_half), Some(of_all)) = (time(half), time(n)) else {
+            return false;
+        };
+        // Twice as many take 1.6 times as long, or more.
+        of_all.mean * (5 * half) >= of_half.mean * (2 * half + 3 * n)
     }
 
     /// Moves the points when a plan changes the slots, because the lanes change with them.

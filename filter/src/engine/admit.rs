@@ -33,7 +33,8 @@ impl Engine {
             Ok(variant) => variant,
             Err(reason) => {
                 if reason != Reason::QueueFull {
-                    self.variants.mark_contended(request.requirements(now.mono));
+                    self.variants
+                        .mark_contended(request.requirements(now.mono), now.mono);
                 }
                 let variant = self.gate_variant(&request);
                 let context = request.refusal_context();
@@ -63,7 +64,8 @@ impl Engine {
         if may_be_late && self.is_infeasible(&request, now.mono) {
             self.acquire_slots(request.variant, Asking::Nobody, false, now.mono);
             let Some(to) = self.downgrade_target(&mut request, now) else {
-                self.variants.mark_contended(request.requirements(now.mono));
+                self.variants
+                    .mark_contended(request.requirements(now.mono), now.mono);
                 return self.refuse_new(Reason::Infeasible, request.refusal_context());
             };
             request.variant = to;

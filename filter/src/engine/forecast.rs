@@ -165,7 +165,7 @@ impl Variant {
         } else {
             self.full_of(group)
         };
-        if self.slots.queue.is_contended() && keeps_busy {
+        if (self.slots.queue.is_contended() && keeps_busy) || self.is_overloaded(now) {
             predicted.safe
         } else {
             predicted.high
@@ -180,7 +180,8 @@ impl Variant {
         let more = queue.len() as u64 > u64::from(self.slots.total());
         let safe = self.next_predicted(begins).safe;
         let has_safe = |deadline| latest_start(deadline, safe) >= begins;
-        more && queue.is_contended() && queue.latest().is_some_and(has_safe)
+        self.is_overloaded(begins)
+            || (more && queue.is_contended() && queue.latest().is_some_and(has_safe))
     }
 
     /// Predicted response time of a new request that is last in order.

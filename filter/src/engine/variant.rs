@@ -81,6 +81,8 @@ pub(super) struct Variant {
     curve_at: Mono,
     /// Time of the last answer to this worker.
     pub(super) answered_at: Mono,
+    /// Time of the last request that this worker refused for want of time here.
+    lost_at: Option<Mono>,
     pub(super) batch: u32,
     /// Servers behind its cluster.
     pub(super) replicas: u32,
@@ -335,6 +337,7 @@ impl Variant {
             curve: Curve::default(),
             is_flat: true,
             curve_at: Mono(0),
+            lost_at: None,
             answered_at: Mono(0),
             batch: 1,
             replicas: 1,

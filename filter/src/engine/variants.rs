@@ -111,9 +111,10 @@ impl Variants {
 
     /// Marks as contended the variants that would have met these requirements but for the waiting requests. A
     /// request that no variant could serve in time says nothing about contention.
-    pub(super) fn mark_contended(&mut self, requirements: Requirements<'_>) {
+    pub(super) fn mark_contended(&mut self, requirements: Requirements<'_>, now: Mono) {
         for (id, variant) in (0..).zip(&mut self.table) {
             if variant.fits(VariantId(id), requirements) {
+                variant.note_lost(now);
                 variant.slots.queue.set_contended();
             }
         }

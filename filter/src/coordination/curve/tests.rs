@@ -174,6 +174,22 @@ fn lanes_are_flat_and_a_queue_or_batches_are_not() {
     assert!(Curve::default().is_flat(8, at(1)), "the plan is believed");
 }
 
+/// One more in flight costs another one's time only where the servers answer no more with it.
+#[test]
+fn times_of_a_server_that_does_no_more_are_proportional() {
+    let queue = serial([2, 4, 8]);
+    for in_flight in [2, 3, 8, 16] {
+        assert!(queue.is_proportional(in_flight, at(1)), "{in_flight}");
+    }
+    let lanes = curve([1, 2, 4, 8], |_| 45);
+    let batcher = curve([2, 4, 8, 16], |n| 2 * (42 + 3 * u64::from(n) / 2));
+    for in_flight in [2, 8, 16] {
+        assert!(!lanes.is_proportional(in_flight, at(1)), "{in_flight}");
+        assert!(!batcher.is_proportional(in_flight, at(1)), "{in_flight}");
+    }
+    assert!(!Curve::default().is_proportional(u32::MAX, at(1)));
+}
+
 #[test]
 fn points_move_with_the_lanes() {
     let mut lanes = curve([4], |_| 45);

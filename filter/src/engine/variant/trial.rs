@@ -10,6 +10,19 @@ use crate::variant::VariantId;
 const LEAST_PART: u32 = 4;
 
 impl Variant {
+    /// Records that a request was refused for want of time.
+    pub(in crate::engine) fn note_lost(&mut self, now: Mono) {
+        self.lost_at = Some(now);
+    }
+
+    /// Whether a request that may be late costs another one's answer: one was refused within the time of an execution, and
+    /// more in flight do not make the servers answer more. Lanes tell by what waits for them.
+    pub(in crate::engine) fn is_overloaded(&self, now: Mono) -> bool {
+        let lost = self.lost_at.filter(|_| !self.is_flat);
+        let next = self.slots.next_in_flight();
+        lost.is_some_and(|at| now < at + self.full.mean) && self.curve.is_proportional(next, now)
+    }
+
     /// Time that the next request takes, by what others took lately; `None` without evidence.
     fn evidence(&self, now: Mono) -> Option<Span> {
         if !self.curve.is_evidence(self.slots.in_flight(), now) {
@@ -17,7 +30,11 @@ impl Variant {
         }
         let next = self.slots.next_in_flight();
         let time = (self.curve).predict(next, self.planned, self.after_end(now), now)?;
-        Some(time.mean)
+        Some(if self.is_overloaded(now) {
+            time.safe
+        } else {
+            time.mean
+        })
     }
 
     /// Shortest time that a request may take that is tried.
