@@ -47,6 +47,7 @@ use observations::Observations;
 pub use part::CoreDemandTimes;
 pub use rollout::FULL_NODES_RETRY_AFTER;
 use rollout::Rollout;
+#[cfg(feature = "kubernetes")]
 pub(crate) use service_times::far_off_note;
 pub use solver::Solver;
 

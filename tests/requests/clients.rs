@@ -9,7 +9,7 @@ use weir_bed::emulator::Door;
 use weir_bed::oip::{Client, ModelInferRequest};
 use weir_bed::scene::{Scene, Variant, epoch_ms};
 
-/// Its service time is more than four times [`TOO_SHORT`], which is therefore not tried.
+/// Its service time is more than four times [`TOO_SHORT`], so that no request is tried on the plan's word.
 const ONE: Variant = Variant {
     name: "small",
     share: 1.0,
@@ -97,7 +97,9 @@ async fn h2load_is_held_and_answered_or_refused_completely() {
     let refused = load(TOO_SHORT).await;
     assert_eq!((refused.failed, refused.server_errors), (200, 200));
     assert_eq!(refused.errored, 0, "each got its answer");
-    assert_eq!(scene.backends[0].executions().len(), 200);
+    // One may be tried at the idle server: what it does alone is known of the first request only.
+    let done = scene.backends[0].executions().len();
+    assert!((200..=201).contains(&done), "{done}");
 }
 
 fn covers(execution: &weir_bed::emulator::Execution, at: f64) -> bool {

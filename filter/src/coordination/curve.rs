@@ -108,8 +108,8 @@ impl Curve {
             return ratio;
         }
         let of_n = |n| self.line(n, now_ms, of).map_or(0, |times| times.mean);
-        let (there, here) = (of_n(number(at)), of_n(n));
-        let moved = i64::from(ratio) + i64::from(there) - i64::from(here);
+        let (at_point, here) = (of_n(number(at)), of_n(n));
+        let moved = i64::from(ratio) + i64::from(at_point) - i64::from(here);
         u32::try_from(moved).unwrap_or(ratio)
     }
 

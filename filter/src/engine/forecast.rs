@@ -22,9 +22,9 @@ impl Variant {
         (refuses || self.slots.others.waiting > 0) && now.since(self.slots.lanes.1) > STALE
     }
 
-    /// Time before a lane is free at which the next request is sent to it. Zero for servers without lanes, and with several: the proxy chooses
-    /// one of them at once, and cannot know at which of those that are all busy an execution will end next. Batches may be
-    /// sent ahead, because they fill at the servers.
+    /// Time before a lane is free at which the next request is sent to it. Zero for servers without lanes. Zero with several
+    /// servers: the proxy chooses one of them at once, and cannot know at which of those that are all busy an execution will
+    /// end next. Batches may be sent ahead, because they fill at the servers.
     fn lead_time(&self, now: Mono) -> Span {
         if self.replicas > 1 && self.batch <= 1 {
             return Span::ZERO;

@@ -185,6 +185,10 @@ fn times_of_a_server_that_does_no_more_are_proportional() {
     let batcher = curve([2, 4, 8, 16], |n| 2 * (42 + 3 * u64::from(n) / 2));
     for in_flight in [2, 8, 16] {
         assert!(!lanes.is_proportional(in_flight, at(1)), "{in_flight}");
+    }
+    // Two cannot be batched: one executes and one waits.
+    assert!(batcher.is_proportional(2, at(1)));
+    for in_flight in [8, 16] {
         assert!(!batcher.is_proportional(in_flight, at(1)), "{in_flight}");
     }
     assert!(!Curve::default().is_proportional(u32::MAX, at(1)));

@@ -231,7 +231,7 @@ fn overloaded_server_answers_as_many_requests_as_were_measured() {
         println!("{parallelism}, {server}: {answered_rps:.2}/s");
         // The filter takes some seconds to find how many must be in flight.
         assert!(
-            (answered_rps / rps - 1.0).abs() < 0.05,
+            (answered_rps / rps - 1.0).abs() < 0.08,
             "{parallelism}, {server}: {answered_rps}/s, not {rps}: {contender}"
         );
         let bound = contender["bound"]["on_time"].as_f64().unwrap();
