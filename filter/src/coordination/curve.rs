@@ -220,9 +220,9 @@ impl Curve {
         // Means of few executions differ by chance.
         let chance = min.own.scatter.max(max.own.scatter) / CHANCE_PART;
         // What is executed one after the other, or in batches, has no lanes.
-        let in_turn = self.nearest(up_to, now_ms).is_some_and(Point::follows_ends);
+        let follows_ends = self.nearest(up_to, now_ms).is_some_and(Point::follows_ends);
         any_few
-            && !in_turn
+            && !follows_ends
             && u64::from(max.own.mean) * 7 <= u64::from(min.own.mean.saturating_add(chance)) * 8
     }
 

@@ -72,11 +72,11 @@ impl Point {
         completed: bool,
         now_ms: u32,
     ) {
-        // One that was cut off sooner than most end says nothing.
+        // One that was cut off sooner than most end does not count.
         let is_stale = !self.is_fresh(now_ms);
-        let says = |times: &Times, ratio: &u32| completed || *ratio > times.mean || is_stale;
-        let own = Some(ratio).filter(|ratio| says(&self.own, ratio));
-        let from_end = from_end.filter(|ratio| says(&self.from_end, ratio));
+        let counts = |times: &Times, ratio: &u32| completed || *ratio > times.mean || is_stale;
+        let own = Some(ratio).filter(|ratio| counts(&self.own, ratio));
+        let from_end = from_end.filter(|ratio| counts(&self.from_end, ratio));
         if own.is_none() && from_end.is_none() {
             return;
         }

@@ -133,7 +133,7 @@ fn time_since_the_latest_end_is_over() {
 
 /// The points are apart, and the numbers between them are not the nearest point's.
 #[test]
-fn numbers_between_two_points_are_told_apart() {
+fn numbers_between_two_points_are_distinguished() {
     let mut serial = serial([8, 11]);
     for _ in 0..3 {
         for in_flight in [9, 10] {
