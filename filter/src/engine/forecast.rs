@@ -14,12 +14,15 @@ use crate::waiting::queue::Place;
 const SOONER_PART: u32 = 2;
 /// Maximum age of the usage of other workers for refusing a newcomer.
 const STALE: Span = Span::from_millis(1);
+/// The same of slots that others have taken.
+const STALE_TAKEN: Span = Span::from_millis(20);
 
 impl Variant {
-    /// Whether what other workers did is too old to choose by it, as they had waiting requests; `refuses`: to refuse a
-    /// request by it, whatever they had.
+    /// Whether what other workers did is too old to choose by it: they had waiting requests, or slots that would long send a
+    /// request to another variant; `refuses`: to refuse a request by it, whatever they had.
     pub(super) fn is_stale(&self, refuses: bool, now: Mono) -> bool {
-        (refuses || self.slots.others.waiting > 0) && now.since(self.slots.lanes.1) > STALE
+        let (others, age) = (self.slots.others, now.since(self.slots.lanes.1));
+        age > STALE && (refuses || others.waiting > 0) || age > STALE_TAKEN && others.taken > 0
     }
 
     /// Time before a lane is free at which the next request is sent to it. Zero for servers without lanes. Zero with several
