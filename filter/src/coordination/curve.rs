@@ -26,6 +26,8 @@ pub const AT: [u32; POINTS] = [
 const ONE: u64 = 1 << 10;
 /// Maximum ratio in fixed point.
 const RATIO_MAX: u64 = u32::MAX as u64;
+/// Ratio to the planned time up to which lanes take as long as planned.
+const PLANNED_MAX: u32 = 1_152;
 /// Reference time for ratios of a variant without a planned time.
 const UNPLANNED: Span = Span::from_millis(1);
 /// Age of the latest completed execution beyond which a point is no evidence for a refusal.
@@ -224,6 +226,14 @@ impl Curve {
         any_few
             && !follows_ends
             && u64::from(max.own.mean) * 7 <= u64::from(min.own.mean.saturating_add(chance)) * 8
+    }
+
+    /// Whether executions take as long as planned with that many in flight, and do not follow one another: then there are as
+    /// many lanes as planned. Under load there are never few in flight, whose times would tell.
+    #[must_use]
+    pub fn has_planned_lanes(&self, in_flight: u32, now: Mono) -> bool {
+        let point = self.nearest(in_flight, millis(now));
+        point.is_some_and(|point| point.own.mean <= PLANNED_MAX && !point.follows_ends())
     }
 
     /// Whether more in flight only take longer, about in proportion: one that is sent takes the time of another.

@@ -32,7 +32,7 @@ impl Variant {
         if self.replicas > 1 && self.batch <= 1 {
             return Span::ZERO;
         }
-        if !self.is_flat {
+        if !self.has_lanes(now) {
             // Its slots are more than it executes at once: the next request waits at the server already.
             return Span::ZERO;
         }

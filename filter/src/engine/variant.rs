@@ -265,6 +265,11 @@ impl Variant {
         })
     }
 
+    /// Whether a request waits here for a lane, and not at the servers.
+    pub(super) fn has_lanes(&self, now: Mono) -> bool {
+        self.is_flat || self.curve.has_planned_lanes(self.slots.total(), now)
+    }
+
     /// Takes over the server curve that all workers measured; `corrects`: predictions follow measurements.
     pub(super) fn adopt_curve(&mut self, curve: Curve, corrects: bool, now: Mono) {
         (self.curve_at, self.is_flat) = (now, true);

@@ -174,6 +174,15 @@ fn lanes_are_flat_and_a_queue_or_batches_are_not() {
     assert!(Curve::default().is_flat(8, at(1)), "the plan is believed");
 }
 
+/// Under load there are never few in flight.
+#[test]
+fn lanes_that_take_as_long_as_planned_are_there() {
+    let planned = PLANNED.as_millis();
+    assert!(curve([4], |_| planned + 4).has_planned_lanes(4, at(1)));
+    assert!(!curve([4], |_| 4 * planned).has_planned_lanes(4, at(1)));
+    assert!(!Curve::default().has_planned_lanes(4, at(1)));
+}
+
 /// One more in flight costs another one's time only where the servers answer no more with it.
 #[test]
 fn times_of_a_server_that_does_no_more_are_proportional() {

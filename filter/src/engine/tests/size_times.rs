@@ -225,7 +225,12 @@ fn sizes_that_take_longer_are_distinguished() {
             .map(|source| play(source, per_s, LARGE_MS));
         let shares = [common, header].map(on_time);
         assert!(shares[1] >= shares[0] + gain, "{per_s}/s: {shares:?}");
-        assert_eq!(header, body, "{per_s}/s");
+        // The second call is one more at which a worker reads what others measured.
+        for (header, body) in header.iter().zip(&body) {
+            assert_eq!(header.sent, body.sent, "{per_s}/s");
+            let apart = header.on_time.abs_diff(body.on_time);
+            assert!(apart * 200 <= header.sent, "{per_s}/s: {header:?} {body:?}");
+        }
         let [small, large] = header;
         assert!(small.on_time * 1000 >= small.sent * 996, "{small:?}");
         let few = large.sent / 40;
