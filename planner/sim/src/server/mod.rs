@@ -4,6 +4,7 @@
 //!
 //! Pure: time is an argument. The emulator runs it in real time, replay in virtual time.
 
+mod curve;
 mod model;
 
 use std::num::NonZeroU32;

@@ -4,6 +4,7 @@
 mod batch;
 pub mod fit;
 mod keys;
+mod server_curve;
 mod sponge;
 mod table;
 mod throughput;
@@ -14,6 +15,7 @@ use serde::Serialize;
 use crate::InputError;
 pub use batch::{Amdahl, Linear, Quadratic};
 pub use keys::LatencyOrSponge;
+pub use server_curve::{Batching, ServerCurve};
 pub use sponge::{LatencyModel, Parallelism};
 pub use table::{CELLS_MAX, Cell, NOISE_PERCENT_MAX, POINTS_MAX, Table};
 pub use throughput::{Line, Point, RATES_MAX, RPS_MAX, Throughput};
