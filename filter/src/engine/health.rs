@@ -133,7 +133,7 @@ impl Engine {
                 probes.push(Probe {
                     variant: variant.key,
                     cluster: variant.port(false).cluster(false).clone(),
-                    model: variant.model.clone(),
+                    model: variant.ports.model().cloned(),
                 });
             }
         }

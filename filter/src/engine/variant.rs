@@ -62,8 +62,6 @@ impl GroupScale {
 pub(super) struct Variant {
     pub(super) name: Rc<str>,
     pub(super) ports: Ports,
-    /// Its servers' own name for the model.
-    pub(super) model: Option<Rc<str>>,
     pub(super) key: VariantKey,
     /// Planned service time.
     pub(super) planned: Span,
@@ -328,7 +326,6 @@ impl Variant {
         let mut variant = Variant {
             name: Rc::from(""),
             ports: Ports::default(),
-            model: None,
             key: VariantKey::default(),
             planned: Span::ZERO,
             predicted: ServiceTime::default(),
@@ -374,9 +371,6 @@ impl Variant {
             (self.curve, self.is_flat) = (Curve::default(), true);
         }
         self.ports.apply(plan, suffix);
-        if self.model.as_deref() != plan.model.as_deref() {
-            self.model = plan.model.as_deref().map(Rc::from);
-        }
         let planned = Span::from_millis_f64(plan.service_ms);
         if planned != self.planned {
             (self.lead, self.common) = (LeadTimes::default(), None);

@@ -69,8 +69,8 @@ pub struct VariantPlan {
     /// too. Both share the slots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc_cluster: Option<String>,
-    /// Name that its servers give the model. In the path of a request it replaces the name that the client
-    /// gave; without one the path stays.
+    /// Name that its servers give the model. In a request's path, or in its gRPC messages, it replaces the name that the
+    /// client gave; without one that stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Quota: the fraction of the traffic it should get, 0 to 1.

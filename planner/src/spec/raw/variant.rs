@@ -39,7 +39,8 @@ pub struct RawVariant {
     #[schemars(length(min = 1, max = 256))]
     pub grpc_cluster: Option<String>,
     /// Name that the variant's servers give the model, such as resnet18. It replaces the client's in a path such as
-    /// /v2/models/digits/infer or /v1/models/digits:predict; gRPC requests are not changed. Defaults to the client's.
+    /// /v2/models/digits/infer or /v1/models/digits:predict, and in the messages of the Open Inference Protocol over gRPC.
+    /// Defaults to the client's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128), regex(pattern = r"^[A-Za-z0-9._~-]+$"))]
     pub model: Option<String>,
