@@ -138,7 +138,8 @@ async fn every_message_of_a_stream_gets_the_name() {
         .map(|tensor| ModelInferRequest::of(PUBLIC, tensor))
         .collect();
     let within = [("x-slo-ms", "20000".to_owned())];
-    let answers = client(&scene).stream(stream::iter(messages), &within);
+    let client = client(&scene);
+    let answers = client.stream(stream::iter(messages), &within);
     let answers = answers.await.unwrap();
     let variant = answers.metadata().get("x-slo-variant").unwrap();
     let variant = variant.to_str().unwrap().to_owned();

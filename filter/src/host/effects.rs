@@ -51,6 +51,12 @@ pub(super) fn forward(dispatch: &Dispatch) {
         call::set_request_header("x-slo-variant", Some(&dispatch.name));
     }
     rename_path(dispatch.model.as_ref());
+    if let Some(own) = &dispatch.path {
+        let path = call::request_header(":path").unwrap_or_default();
+        if let Some(replaced) = model::replace_path(&path, own) {
+            call::set_request_header(":path", Some(&replaced));
+        }
+    }
     let remaining = digits.format(ms(dispatch.remaining));
     call::set_request_header("x-slo-remaining-ms", Some(remaining));
     let deadline = digits.format(dispatch.deadline.as_ms());
