@@ -244,7 +244,8 @@ impl Engine {
             }
             State::InFlight(flight) => {
                 if end == End::Unreachable && !flight.answered {
-                    self.observe(request.variant, HealthSignal::Unreachable, now.mono);
+                    let grpc = request.shape.grpc;
+                    self.observe(request.variant, grpc, HealthSignal::Unreachable, now.mono);
                 }
                 self.finish_flight(stream, &request, flight, end, now);
             }

@@ -22,7 +22,7 @@ impl Engine {
         if !named.any(|variant| variant.ports.model().is_some()) {
             return Verdict::Pass;
         }
-        let healthy = able().find(|(_, variant)| variant.health.failing.is_none());
+        let healthy = able().find(|(_, variant)| variant.health.of(shape.grpc).failing.is_none());
         let Some((id, variant)) = healthy.or_else(|| able().next()) else {
             return Verdict::Pass;
         };

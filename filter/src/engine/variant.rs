@@ -13,7 +13,7 @@ use crate::engine::CHECK_PERIOD;
 use crate::engine::completion::Completion;
 use crate::engine::expiries::Expiries;
 use crate::engine::ports::{Port, Ports};
-use crate::health::Health;
+use crate::health::Healths;
 use crate::priority::Urgency;
 use crate::routing::group_times::{Group, GroupTimes};
 use crate::routing::router::Requirements;
@@ -91,9 +91,9 @@ pub(super) struct Variant {
     /// Requests upstream with incoming bodies.
     pub(super) uploads: u32,
     /// Health of its servers, as known to the workers of the proxy.
-    pub(super) health: Health,
+    pub(super) health: Healths,
     /// Time of the last probe from this worker.
-    pub(super) probed_at: Option<Mono>,
+    pub(super) probed_at: [Option<Mono>; 2],
     /// Start of the batch window.
     pub(super) batch_open_since: Option<Mono>,
     /// Last completed execution, until the slot table has reported its start.
@@ -342,8 +342,8 @@ impl Variant {
             slots: VariantSlots::new(WaitQueue::new(classes)),
             expiries: Expiries::default(),
             uploads: 0,
-            health: Health::default(),
-            probed_at: None,
+            health: Healths::default(),
+            probed_at: [None; 2],
             batch_open_since: None,
             completion: None,
             ended: Vec::new(),
@@ -366,7 +366,7 @@ impl Variant {
             self.key = VariantKey::of(&plan.name);
             (self.service_time, self.gate_estimate) = (ServiceTimeEstimator::default(), None);
             self.group_times.clear();
-            (self.health, self.probed_at) = (Health::default(), None);
+            (self.health, self.probed_at) = (Healths::default(), [None; 2]);
             (self.lead, self.common) = (LeadTimes::default(), None);
             (self.curve, self.is_flat) = (Curve::default(), true);
         }
