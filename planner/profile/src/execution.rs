@@ -5,6 +5,9 @@
 //! 1 / (lanes + 1) of them are in each batch: with one lane, two in flight are answered no faster than one, and four are.
 //! A server with a batch window waits for company before it executes, so that n / lanes are in each batch.
 //!
+//! Without batches, a lane waits between an answer and the next request unless another request waits for it: with no more
+//! requests in flight than lanes each takes a gap longer, which is the network's and the client's.
+//!
 //! Each combination of lanes, batch and window is fitted by least squares of relative errors, without negative
 //! coefficients. Without batches the model is one of lanes alone. Batches count only if lanes explain the points badly
 //! and batches explain them well: a server that shares its cores among requests is faster with several of them, too.
@@ -16,7 +19,11 @@ const LANES_MAX: u32 = 16;
 /// Batches up to this one are tried all, beyond it the powers of two.
 const EACH_BATCH_MAX: u32 = 16;
 /// Error within which lanes alone explain the points.
-pub const LANES_WITHIN: f64 = 0.04;
+const LANES_WITHIN: f64 = 0.04;
+/// Error of lanes without gaps up to which no gaps are looked for: lanes that are no power of two may look like gaps.
+const GAPS_FROM: f64 = 0.01;
+/// Maximum ratio of a gap to the time of an execution. A longer one may be a second lane that shares its cores.
+const GAP_MAX: f64 = 1.0 / 3.0;
 /// Error within which batches must explain them.
 const BATCHES_WITHIN: f64 = 0.08;
 /// The same of batches with a window, whose throughput is more like that of shared cores.
@@ -62,6 +69,7 @@ impl Execution {
         let points = highest(measured);
         let last = points.last()?.concurrency;
         let alone = best((1..=last).filter_map(|lanes| fit(&points, lanes, 1, false)))?;
+        let alone = without_gaps(alone, &points, last);
         let forms = |batch: u32| {
             let lanes = 1..=LANES_MAX.min(last);
             lanes.flat_map(move |lanes| [false, true].map(|window| (lanes, batch, window)))
@@ -84,6 +92,13 @@ impl Execution {
         );
         let batches = batches.filter(|one| one.error * BETTER <= alone.error);
         Some(batches.unwrap_or(alone))
+    }
+
+    /// Whether these lanes and batches say more than the number in flight that keeps the server busy, which chance, or the
+    /// gap between two requests, makes one more.
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        self.batch > 1 || self.error <= LANES_WITHIN
     }
 
     /// Mean number of requests in a batch with that many in flight.
@@ -138,6 +153,20 @@ impl Execution {
     }
 }
 
+/// Lanes with gaps, if they explain the points much better than `alone`, lanes without.
+fn without_gaps(alone: Execution, points: &[Rate], last: u32) -> Execution {
+    let is_short = |one: &Execution| one.window_ms.unwrap_or_default() <= GAP_MAX * one.eta_ms;
+    // With more lanes no point would show the time without a gap.
+    let fitted = (1..last).filter_map(|lanes| fit(points, lanes, 1, true));
+    let found = best(fitted.filter(is_short)).filter(|one| {
+        alone.error > GAPS_FROM && one.is_sure() && one.error * BETTER <= alone.error
+    });
+    found.map_or(alone, |one| Execution {
+        window_ms: None,
+        ..one
+    })
+}
+
 /// Whether a doubling of the requests in flight gains more than an earlier one: the first has waited for the batch of the
 /// others. Lanes and shared cores gain less with each.
 fn accelerates(points: &[Rate]) -> bool {
@@ -164,7 +193,7 @@ fn best(all: impl Iterator<Item = Execution>) -> Option<Execution> {
     all.min_by(|a, b| a.score().total_cmp(&b.score()))
 }
 
-/// Fits the times of one form; `None` if the points do not determine them.
+/// Fits the times of one form, in which `window` is the gap if the batch is 1; `None` if the points do not determine them.
 fn fit(points: &[Rate], lanes: u32, batch: u32, window: bool) -> Option<Execution> {
     let form = Execution {
         lanes,
@@ -177,15 +206,20 @@ fn fit(points: &[Rate], lanes: u32, batch: u32, window: bool) -> Option<Executio
     // The time of a batch, and its factors of delta, eta and the window.
     let row = |point: &Rate| {
         let together = form.together(point.concurrency);
-        let waits = window && together < f64::from(batch);
+        let waits = window
+            && match batch {
+                1 => point.concurrency <= lanes,
+                _ => together < f64::from(batch),
+            };
         let ms = executing(lanes, together, point.concurrency) * 1e3 / point.per_s;
         let factors = [together, 1.0, f64::from(u8::from(waits))];
         (factors.map(|factor| factor / ms), ms)
     };
     let rows: Vec<_> = points.iter().map(row).collect();
     let columns: &[&[usize]] = match (batch, window) {
-        // A batch of one has one time.
-        (1, _) => &[&[1]],
+        // A batch of one has one time, and one with the gap.
+        (1, false) => &[&[1]],
+        (1, true) => &[&[1, 2]],
         (_, false) => &[&[0], &[1], &[0, 1]],
         (_, true) => &[&[0, 1, 2], &[1, 2], &[0, 1], &[1]],
     };
@@ -353,6 +387,32 @@ mod tests {
         for last in [(64, 7381.5), (64, 8600.0)] {
             let points = rates(&[&at_once[..], &[last]].concat());
             assert_eq!(Execution::of(&points, None).unwrap().batch, 1);
+        }
+    }
+
+    /// A busy proxy or client costs 1 to 2 ms for each request, which others fill if they wait.
+    #[test]
+    fn gaps_between_requests_are_no_lanes() {
+        for lanes in [1, 2, 4] {
+            for own_ms in [10.0, 30.0, 60.0] {
+                for gap_ms in [0.0, 1.0, 2.0] {
+                    for noise in [0.0, 0.01] {
+                        let of = |at: u32| {
+                            let each = f64::from(at) / (own_ms + gap_ms);
+                            let sign = if at.ilog2() % 2 == 0 { 1.0 } else { -1.0 };
+                            each.min(f64::from(lanes) / own_ms) * 1e3 * (1.0 + sign * noise)
+                        };
+                        let points = [1, 2, 4, 8, 16].map(|at| (at, of(at)));
+                        for batch in [None, Some(1)] {
+                            let found = Execution::of(&rates(&points), batch).unwrap();
+                            let what = format!("{lanes} {own_ms} {gap_ms} {noise}: {found:?}");
+                            assert_eq!((found.lanes, found.batch), (lanes, 1), "{what}");
+                            assert!(found.is_sure() && found.window_ms.is_none(), "{what}");
+                            assert!((found.eta_ms / own_ms - 1.0).abs() < 0.05, "{what}");
+                        }
+                    }
+                }
+            }
         }
     }
 
