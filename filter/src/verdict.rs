@@ -53,6 +53,8 @@ pub struct Dispatch {
     pub cluster: Option<Rc<str>>,
     /// Variant's own name for the model; `None` if the client's stays.
     pub model: Option<OwnModel>,
+    /// Path of the variant's servers, without a query; `None` if the client's stays.
+    pub path: Option<Rc<str>>,
     /// Whether more of its body follows.
     pub body_follows: bool,
     /// Time left (`x-slo-remaining-ms`).

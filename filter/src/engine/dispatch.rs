@@ -71,6 +71,7 @@ impl Engine {
             cluster: (self.config.role != Role::Gate)
                 .then(|| variant.port(request.shape.grpc).cluster(fails_over).clone()),
             model: variant.ports.own_model(&request.shape),
+            path: variant.ports.path(&request.shape).cloned(),
             body_follows: request.uploading,
             remaining,
             lists_variants: request.shape.lists_variants,

@@ -1,6 +1,6 @@
 //! Ports of a variant's servers: one for all requests, or one more for gRPC. Servers have them apart (REST and
 //! gRPC), and execute what comes through either. So the ports are two clusters, and one variant with its slots. Beside
-//! them, the servers' own name for the model.
+//! them, the servers' own name for the model, and their path.
 
 use std::rc::Rc;
 
@@ -24,6 +24,8 @@ pub(super) struct Ports {
     grpc: Option<Port>,
     /// Servers' own name for the model.
     model: Option<Rc<str>>,
+    /// Servers' own path for requests other than those of gRPC.
+    path: Option<Rc<str>>,
 }
 
 impl Default for Port {
@@ -61,13 +63,27 @@ impl Ports {
         self.model.as_ref()
     }
 
-    /// The same for a request that names the model.
+    /// Servers' own path for such a request, if they have one.
+    pub(super) fn path(&self, shape: &Shape) -> Option<&Rc<str>> {
+        self.path.as_ref().filter(|_| !shape.grpc)
+    }
+
+    /// Whether a request that is sent to these servers may move on to `other` ones: what it names stays.
+    pub(super) fn are_named_alike(&self, other: &Ports, shape: &Shape) -> bool {
+        let model = |ports: &Ports| ports.own_model(shape).map(|model| model.name);
+        (model(self), self.path(shape)) == (model(other), other.path(shape))
+    }
+
+    /// Servers' own name for the model of a request that names it, but for one whose path is replaced.
     pub(super) fn own_model(&self, shape: &Shape) -> Option<OwnModel> {
+        if self.path(shape).is_some() {
+            return None;
+        }
         let (name, place) = self.model.clone().zip(shape.model)?;
         Some(OwnModel { name, place })
     }
 
-    /// Adopts the clusters and the name of a plan; `suffix`: of the clusters that fail over.
+    /// Adopts the clusters, the name and the path of a plan; `suffix`: of the clusters that fail over.
     pub(super) fn apply(&mut self, plan: &VariantPlan, suffix: Option<&str>) {
         if *self.any.cluster != *plan.cluster {
             self.any = Port::new(&plan.cluster, suffix);
@@ -79,6 +95,9 @@ impl Ports {
         }
         if self.model.as_deref() != plan.model.as_deref() {
             self.model = plan.model.as_deref().map(Rc::from);
+        }
+        if self.path.as_deref() != plan.path.as_deref() {
+            self.path = plan.path.as_deref().map(Rc::from);
         }
     }
 }

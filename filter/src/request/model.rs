@@ -1,4 +1,4 @@
-//! Name of the model in a request's path, by the Open Inference Protocol (`/v2/models/NAME/…`) and by
+//! Path of a request, and name of the model in it, by the Open Inference Protocol (`/v2/models/NAME/…`) and by
 //! TensorFlow Serving (`/v1/models/NAME:predict`). A variant's servers may have a name of their own for the
 //! model, which replaces the client's. All else stays: version, operation, query. In gRPC the path names the method, and
 //! the name is in the [message](crate::request::message).
@@ -63,6 +63,14 @@ pub fn rename(path: &[u8], model: &str) -> Option<String> {
     renamed.push_str(model);
     renamed.push_str(after);
     Some(renamed)
+}
+
+/// Returns `own` with the query of a path; `None` if that is no text.
+#[must_use]
+pub fn replace_path(path: &[u8], own: &str) -> Option<String> {
+    let query = path.iter().position(|byte| *byte == b'?');
+    let query = query.map_or(Some(&b""[..]), |at| path.get(at..))?;
+    Some(own.to_owned() + std::str::from_utf8(query).ok()?)
 }
 
 /// Returns the place of the name.
@@ -144,6 +152,22 @@ mod tests {
             check(path, None);
         }
         assert_eq!(rename(b"/v2/models/m/\xff", "resnet18"), None);
+    }
+
+    #[test]
+    fn path_is_replaced_but_for_its_query() {
+        for (path, replaced) in [
+            ("/predict", "/small"),
+            ("/", "/small"),
+            ("", "/small"),
+            ("/predict?a=/b?c", "/small?a=/b?c"),
+            ("?", "/small?"),
+        ] {
+            let found = replace_path(path.as_bytes(), "/small");
+            assert_eq!(found.as_deref(), Some(replaced), "{path}");
+        }
+        assert_eq!(replace_path(b"/\xff", "/small").as_deref(), Some("/small"));
+        assert_eq!(replace_path(b"/?\xff", "/small"), None);
     }
 
     #[test]

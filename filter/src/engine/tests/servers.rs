@@ -157,6 +157,40 @@ fn message_gets_the_variants_name_for_its_model() {
     }
 }
 
+#[test]
+fn requests_but_those_of_grpc_get_the_variants_path() {
+    let keys = r#""path":"/small","model":"m","#;
+    for (path, grpc, own_path, own_model) in [
+        ("/predict?x", false, Some("/small"), None),
+        // The path is all of it.
+        (INFER, false, Some("/small"), None),
+        (MODEL_INFER, true, None, Some("m")),
+    ] {
+        let mut engine = two(keys, "", "");
+        let dispatch = dispatched(send(&mut engine, 1, path, grpc));
+        assert_eq!(
+            (dispatch.path.as_deref(), own(&dispatch)),
+            (own_path, own_model),
+            "{path}"
+        );
+    }
+    let mut engine = two(keys, r#""path":"/large","#, r#","failover":"-else""#);
+    let rest = dispatched(send(&mut engine, 1, "/predict", false));
+    assert_eq!(
+        rest.cluster.as_deref(),
+        Some("c-a"),
+        "the other has another path"
+    );
+    let later = [named("a", 1.0, ""), named("b", 0.0, "")];
+    engine.on_plan(&plan(2, &later), at(1).mono, at(1), &mut Vec::new());
+    end(&mut engine, 1, End::Answered, at(1));
+    let rest = dispatched(send(&mut engine, 2, "/predict", false));
+    assert_eq!(
+        (rest.cluster.as_deref(), rest.path),
+        (Some("c-a-else"), None)
+    );
+}
+
 /// Metadata and readiness of the public name come from servers that know it under their own, always the same ones.
 #[test]
 fn bypassed_request_that_names_a_model_goes_to_a_variant_under_its_name() {
