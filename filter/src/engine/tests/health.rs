@@ -319,7 +319,7 @@ fn goes_to_a(
 
 /// gRPC clients that use a name which the servers do not know take a variant from themselves alone.
 #[test]
-fn errors_of_one_protocol_say_nothing_of_the_other() {
+fn errors_of_one_protocol_do_not_count_for_the_other() {
     for failing in [true, false] {
         let mut engine = two("");
         engine.serve(at(0).mono);
