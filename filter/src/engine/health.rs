@@ -201,7 +201,7 @@ impl Engine {
         let Some(variant) = self.variants.get_mut(id) else {
             return;
         };
-        let (noted, outcome) = self.worker.note_health(variant.key, now, &change);
+        let (noted, outcome) = self.worker.note_health(variant.key, now, change);
         let before = variant.health;
         variant.health = noted.unwrap_or_else(|| {
             // The others learn it from the next signal.
