@@ -35,6 +35,7 @@ mod gauges;
 mod health;
 mod limits;
 mod parse;
+mod passage;
 mod plan_change;
 mod ports;
 mod publication;
@@ -191,7 +192,8 @@ impl Engine {
     ) -> Verdict {
         let rule = self.source.rule(self.config.on_stale, now.mono);
         match self.parse_request(incoming, now) {
-            ParseOutcome::Bypass => Verdict::Pass,
+            ParseOutcome::Bypass(Some(shape)) if rule == Rule::Plan => self.passage(&shape),
+            ParseOutcome::Bypass(_) => Verdict::Pass,
             ParseOutcome::Request(request) => match rule {
                 Rule::Plan if incoming.body_follows => self.receive(stream, request, now, verdicts),
                 Rule::Plan => self.admit(stream, request, now, verdicts),
@@ -242,7 +244,8 @@ impl Engine {
             }
             State::InFlight(flight) => {
                 if end == End::Unreachable && !flight.answered {
-                    self.observe(request.variant, HealthSignal::Unreachable, now.mono);
+                    let grpc = request.shape.grpc;
+                    self.observe(request.variant, grpc, HealthSignal::Unreachable, now.mono);
                 }
                 self.finish_flight(stream, &request, flight, end, now);
             }

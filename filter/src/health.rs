@@ -3,8 +3,11 @@
 //! A variant that cannot be reached fails at the first sign; one that answers with errors, after
 //! [`Policy::errors`] of them in a row. It fails until a probe reaches it, or until a trial request is
 //! served. A variant that fails again before it has served any request is avoided for twice as long as
-//! before. All workers of a proxy share one [`Health`] per variant (see
+//! before. All workers of a proxy share one [`Healths`] per variant (see
 //! [`VariantColumn`](crate::coordination::VariantColumn)); time is an argument.
+//!
+//! What REST and gRPC requests show counts for their own protocol alone: servers may know a model under the name that the
+//! clients of one of them use, or have only one of the two ports open.
 //!
 //! Only the server is judged: a client's own mistakes (4xx) show only that the server answers. 404 is an
 //! exception, because model servers return it for a model that is not loaded.
@@ -67,7 +70,16 @@ pub enum ProbeResult {
     Status(u32),
 }
 
-/// One variant's health.
+/// One variant's health, by protocol.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Healths {
+    /// For REST, and whatever else is not gRPC.
+    pub rest: Health,
+    /// For gRPC.
+    pub grpc: Health,
+}
+
+/// One variant's health for one protocol.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Health {
     /// The present outage, if it fails.
@@ -76,6 +88,8 @@ pub struct Health {
     pub errors: u16,
     /// Number of failures, and of failed trials, since it last served a request.
     pub rounds: u8,
+    /// Whether it has served a request since it last failed.
+    pub serves: bool,
 }
 
 /// Outage of a variant.
@@ -109,6 +123,27 @@ impl HealthSignal {
     }
 }
 
+impl Healths {
+    /// Health for a protocol.
+    #[must_use]
+    pub fn of(&self, grpc: bool) -> &Health {
+        if grpc { &self.grpc } else { &self.rest }
+    }
+
+    /// The same, to change it.
+    pub fn of_mut(&mut self, grpc: bool) -> &mut Health {
+        if grpc { &mut self.grpc } else { &mut self.rest }
+    }
+
+    /// Whether it fails for one protocol, and is not known to serve the other.
+    #[must_use]
+    pub fn fails(&self) -> bool {
+        let both = [&self.rest, &self.grpc];
+        let serves = |health: &&Health| health.serves && health.failing.is_none();
+        both.iter().any(|health| health.failing.is_some()) && !both.iter().any(serves)
+    }
+}
+
 impl Health {
     /// Kind of the failure, if it fails.
     #[must_use]
@@ -119,7 +154,12 @@ impl Health {
     /// Records a signal.
     pub fn observe(&mut self, sign: HealthSignal, now: Mono, policy: &Policy) {
         match (sign, self.failure()) {
-            (HealthSignal::Served, _) => *self = Health::default(),
+            (HealthSignal::Served, _) => {
+                *self = Health {
+                    serves: true,
+                    ..Health::default()
+                };
+            }
             (HealthSignal::Answered, Some(Failure::Unreachable)) => self.recover(),
             (HealthSignal::Erred, None | Some(Failure::Unreachable)) => {
                 self.failing = None;
@@ -195,6 +235,7 @@ impl Health {
             next_trial: now + pause,
         });
         self.rounds = self.rounds.saturating_add(1);
+        self.serves = false;
     }
 
     /// Ends the outage: the variant gets its whole share. The number of rounds is reset only when it has served

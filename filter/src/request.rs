@@ -1,8 +1,10 @@
-//! Requests as they arrive: headers, variants named, model, deadline, clock skew, protocol, and the bytes of bodies held.
+//! Requests as they arrive: headers, variants named, model in path or message, deadline, clock skew, protocol, and the
+//! bytes of bodies held.
 
 pub mod body;
 pub mod deadline;
 pub mod matching;
+pub mod message;
 pub mod model;
 mod parse;
 pub mod protocol;

@@ -3,20 +3,43 @@
 use std::rc::Rc;
 
 use crate::reason::Reason;
+use crate::request::model::NamePlace;
 use crate::time::{Span, Wall};
 use crate::variant::VariantId;
 
 /// Action for the shell. Every request gets exactly one final answer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// Pass through untouched, by Envoy's own routes: there is no plan.
+    /// Pass through untouched, by Envoy's own routes: it is bypassed, or there is no plan.
     Pass,
+    /// Pass through to a variant's servers: it is bypassed, and names a model for which they have a name of their own.
+    PassTo(Passage),
     /// Send upstream now.
     Forward(Dispatch),
     /// Hold; a later verdict follows for the same stream.
     Park,
     /// Answer locally.
     Reject(Refusal),
+}
+
+/// Variant's own name for the model, in place of the client's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnModel {
+    /// The name.
+    pub name: Rc<str>,
+    /// Place of the client's.
+    pub place: NamePlace,
+}
+
+/// Destination of a request that passes through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passage {
+    /// Variant, for the metrics.
+    pub variant: VariantId,
+    /// Envoy cluster (`x-slo-cluster`); `None` at a gate, which leaves the route as it is.
+    pub cluster: Option<Rc<str>>,
+    /// Variant's own name for the model; `None` if the client's stays.
+    pub model: Option<OwnModel>,
 }
 
 /// Destination of a request, and the headers for the next hop.
@@ -28,8 +51,12 @@ pub struct Dispatch {
     pub name: Rc<str>,
     /// Envoy cluster (`x-slo-cluster`); `None` at a gate, which leaves the route as it is.
     pub cluster: Option<Rc<str>>,
-    /// Variant's own name for the model, which replaces the one in the path; `None` if the path stays.
-    pub model: Option<Rc<str>>,
+    /// Variant's own name for the model; `None` if the client's stays.
+    pub model: Option<OwnModel>,
+    /// Path of the variant's servers, without a query; `None` if the client's stays.
+    pub path: Option<Rc<str>>,
+    /// Whether more of its body follows.
+    pub body_follows: bool,
     /// Time left (`x-slo-remaining-ms`).
     pub remaining: Span,
     /// Whether `x-slo-variants` came, and is removed: it names variants of this service only.

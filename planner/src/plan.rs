@@ -384,6 +384,7 @@ mod tests {
             ("service time", true, |d| d.variants[0].service_ms += 1.0),
             ("cluster", true, |d| d.variants[0].cluster = "other".into()),
             ("model", true, |d| d.variants[0].model = Some("m".into())),
+            ("path", true, |d| d.variants[0].path = Some("/m".into())),
             ("a little time", false, |d| d.downstream_ms += 0.9),
             ("time of the stages after", true, |d| d.downstream_ms += 1.1),
             ("a variant", true, |d| d.variants.truncate(1)),

@@ -191,6 +191,8 @@ pub struct Variant {
     pub grpc_cluster: Option<String>,
     /// Name that its servers give the model, if it replaces the one in the path of a request.
     pub model: Option<String>,
+    /// Path at which its servers take requests other than those of gRPC, if it replaces that of a request.
+    pub path: Option<String>,
     /// Accuracy in percent.
     pub accuracy: f64,
     /// Allocation assumed until the backend reports the actual one.

@@ -5,6 +5,7 @@ mod clients;
 mod grpc;
 mod http2;
 mod identity;
+mod messages;
 mod protocols;
 mod request;
 mod servers;

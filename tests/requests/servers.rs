@@ -69,6 +69,36 @@ async fn path_stays_without_a_name_of_the_variant() {
     }
 }
 
+/// Applications of one server, each at its own path.
+#[tokio::test]
+async fn each_variant_is_sent_its_own_path() {
+    let scene = Scene::start(&[SMALL, LARGE], 1, |bootstrap, plugin| {
+        for (index, name) in ["small", "large"].into_iter().enumerate() {
+            let path = format!("/v2/models/{name}/infer");
+            plugin["plan"]["variants"][index]["path"] = json!(path);
+        }
+        bootstrap
+    })
+    .await
+    .unwrap();
+    let mut chosen = Vec::new();
+    for path in ["/predict", "/predict?verbose=1", "/", "/any/thing?a=/b"] {
+        let request = scene.client.post(url(&scene, path)).body("{}");
+        let seen = see(request.header("x-slo-ms", "2000")).await.unwrap();
+        assert_eq!(seen.status, 200, "{path}");
+        let answer: serde_json::Value = serde_json::from_slice(&seen.body).unwrap();
+        let variant = seen.header("x-slo-variant").to_owned();
+        assert_eq!(answer["model_name"], json!(variant), "{path}");
+        chosen.push(variant);
+    }
+    for name in ["small", "large"] {
+        assert!(chosen.iter().any(|variant| variant == name), "{chosen:?}");
+    }
+    // Bypassed requests keep their paths.
+    let ready = see(scene.client.get(url(&scene, "/v2/health/ready"))).await;
+    assert_eq!(ready.unwrap().status, 200);
+}
+
 /// The gRPC port of the emulated server is another server here, so that the test sees which port answers.
 #[tokio::test]
 async fn grpc_goes_to_its_port_and_takes_the_variants_slot() {

@@ -140,6 +140,7 @@ struct RawVariant {
     cluster: String,
     grpc_cluster: Option<String>,
     model: Option<String>,
+    path: Option<String>,
     share: f64,
     slots: u32,
     #[serde(default)]
@@ -381,6 +382,7 @@ impl RawVariant {
             cluster: self.cluster,
             grpc_cluster: self.grpc_cluster,
             model: self.model,
+            path: self.path,
             share: Share(self.share),
             slots: self.slots,
             batch: self.batch.unwrap_or(1),

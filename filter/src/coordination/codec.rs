@@ -1,13 +1,14 @@
 //! Encoding of the slot table. Little-endian, no padding:
 //!
 //! ```text
-//! header   magic and layout version 8 · checksum u64 · resets u32 · columns u16 · rows u16
+//! header   magic and layout version 10 · checksum u64 · resets u32 · columns u16 · rows u16
 //!          runs u16 · quarantine_until u64 · process_id u64 · poller u64 · poller_until u64
 //! column   key u64 · idle_since u64 (0: not) · full_since u64 (0: not) · used_at u64
 //!          open u32 · sent u32 · begun u32
-//!          failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8
+//!          2 healths
 //!          planned u64 · early_wait u64 · recent_wait u64 · confirmed u8 · 2 means
 //!          limit · curve                                                                × columns
+//! health   failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8 · serves u8
 //! mean     mean u64 · scatter u64 · last u64 · count u16 · at u64
 //! limit    planned u32 · found u32 · trial u32 · phase u8 · samples u16 · cut_off u16 · slow u16 · sum u64 · base u32
 //!          since u64 · ended_at u64 · lost u32 · next_trial u64 · fruitless u8 · halvings u8 · falls, late u8
@@ -31,20 +32,21 @@ use super::{
 use crate::coordination::curve::{Curve, POINTS, Point, Times};
 use crate::coordination::lead::{Lead, Mean};
 use crate::coordination::limit::{Limit, Phase};
-use crate::health::{Failure, Health, Outage};
+use crate::health::{Failure, Health, Healths, Outage};
 use crate::priority::Urgency;
 use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 /// Version of the layout. Another layout needs another number; it is also part of the key in the store.
-pub const LAYOUT: u8 = 9;
+pub const LAYOUT: u8 = 10;
 /// First bytes of a slot table.
 const MAGIC: [u8; 8] = [b'w', b'e', b'i', b'r', b's', b'l', b't', LAYOUT];
 /// Length of magic and checksum, which the checksum does not cover.
 const UNSUMMED: usize = 16;
-/// Lengths in bytes of the header, a column, a limit, a curve, a point, a lead, a mean, a row, a usage and a run.
+/// Lengths in bytes of the header, a column, a health, a limit, a curve, a point, a lead, a mean, a row, a usage and a run.
 const HEADER: usize = UNSUMMED + 42;
-const COLUMN: usize = 64 + LEAD + LIMIT + CURVE;
+const COLUMN: usize = 44 + 2 * HEALTH + LEAD + LIMIT + CURVE;
+const HEALTH: usize = 21;
 const LIMIT: usize = 62;
 const CURVE: usize = 16 + POINTS * POINT;
 const POINT: usize = 26;
@@ -115,7 +117,8 @@ impl SlotTable {
             writer.u32(column.open);
             writer.u32(column.sent);
             writer.u32(column.begun);
-            writer.health(&column.health);
+            writer.health(&column.health.rest);
+            writer.health(&column.health.grpc);
             writer.lead(&column.lead);
             writer.limit(&column.limit);
             writer.u64(column.curve.turned.0);
@@ -212,7 +215,10 @@ impl SlotTable {
                 open: reader.u32()?,
                 sent: reader.u32()?,
                 begun: reader.u32()?,
-                health: reader.health()?,
+                health: Healths {
+                    rest: reader.health()?,
+                    grpc: reader.health()?,
+                },
                 lead: reader.lead()?,
                 limit: reader.limit()?,
                 curve: reader.curve()?,
@@ -299,6 +305,7 @@ impl Reader<'_> {
             }),
             errors: u16::from_le_bytes(self.take()?),
             rounds: u8::from_le_bytes(self.take()?),
+            serves: self.take::<1>()? != [0],
         })
     }
 

@@ -4,7 +4,7 @@ use super::{OtherWorkers, Runs, Timeouts};
 use crate::coordination::curve::Curve;
 use crate::coordination::lead::Lead;
 use crate::coordination::limit::Limit;
-use crate::health::Health;
+use crate::health::Healths;
 use crate::priority::Urgency;
 use crate::time::Mono;
 use crate::variant::VariantKey;
@@ -60,7 +60,7 @@ pub struct VariantColumn {
     /// Requests that may still leave with closed batches.
     pub open: u32,
     /// Health of its servers, as last seen by any worker.
-    pub health: Health,
+    pub health: Healths,
     /// Ordinal of the last request sent.
     pub sent: u32,
     /// Ordinal of the last request begun.

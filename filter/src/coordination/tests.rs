@@ -379,16 +379,17 @@ fn health_is_shared_and_kept_after_lost_swaps() {
     let mut proxy = Proxy::new(2, 1);
     let mut note = |vm: usize, ms, errors| {
         let worker = &mut proxy.vms[vm].worker;
-        let (health, _) = worker.note_health(VARIANT, at(ms), |health| health.errors += errors);
-        health.map(|health| health.errors)
+        let (health, _) =
+            worker.note_health(VARIANT, at(ms), |health| health.rest.errors += errors);
+        health.map(|health| health.rest.errors)
     };
     assert_eq!((note(0, 0, 1), note(1, 1, 2)), (Some(1), Some(3)));
     proxy.store.fail_swaps(TRIES_MAX + 1);
     let (health, outcome) = proxy.vms[0]
         .worker
-        .note_health(VARIANT, at(2), |health| health.errors += 1);
+        .note_health(VARIANT, at(2), |health| health.rest.errors += 1);
     assert_eq!((health, outcome.contended), (None, true));
     proxy.renew(0, 3);
     let seen = proxy.vms[0].worker.health(VARIANT).unwrap();
-    assert_eq!(seen.errors, 3);
+    assert_eq!(seen.rest.errors, 3);
 }

@@ -70,9 +70,9 @@ impl Engine {
             name: variant.name.clone(),
             cluster: (self.config.role != Role::Gate)
                 .then(|| variant.port(request.shape.grpc).cluster(fails_over).clone()),
-            model: (variant.model.as_ref())
-                .filter(|_| request.shape.names_model)
-                .cloned(),
+            model: variant.ports.own_model(&request.shape),
+            path: variant.ports.path(&request.shape).cloned(),
+            body_follows: request.uploading,
             remaining,
             lists_variants: request.shape.lists_variants,
             stage: match (self.downstream.is_zero(), request.shape.stage) {

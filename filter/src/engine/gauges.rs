@@ -49,7 +49,7 @@ impl Engine {
             self.stats.set(Metric::SlotsInUse, label, taken);
             self.stats.set(Metric::WaitingRequests, label, waiting);
             if tracks_health {
-                let failing = u64::from(variant.health.failing.is_some());
+                let failing = u64::from(variant.health.fails());
                 self.stats.set(Metric::Failing, label, failing);
             }
         }

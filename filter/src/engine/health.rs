@@ -11,7 +11,7 @@ use weir_api::metrics::Metric;
 use super::{Engine, State, StreamId};
 use crate::config::Role;
 use crate::coordination::Notification;
-use crate::health::{Health, HealthSignal, PROBE_PERIOD, ProbeResult};
+use crate::health::{Health, HealthSignal, Healths, PROBE_PERIOD, ProbeResult};
 use crate::routing::router::Requirements;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
@@ -24,7 +24,9 @@ use crate::verdict::Verdict;
 pub struct Probe {
     /// Variant.
     pub variant: VariantKey,
-    /// Envoy cluster of the variant.
+    /// Whether it fails for gRPC; else for REST.
+    pub grpc: bool,
+    /// Envoy cluster of the variant, of the port for that protocol.
     pub cluster: Rc<str>,
     /// Its servers' own name for the model, which replaces one in the path.
     pub model: Option<Rc<str>>,
@@ -35,24 +37,24 @@ pub struct Probe {
 pub(super) enum Avoid {
     /// None: all are healthy, or all that could take it fail.
     None,
-    /// All that fail.
-    Failing,
+    /// All that fail for its protocol, gRPC or REST.
+    Failing { grpc: bool },
 }
 
 impl Avoid {
     /// Whether a variant in this health must be avoided.
-    pub(super) fn excludes(self, health: &Health) -> bool {
+    pub(super) fn excludes(self, health: &Healths) -> bool {
         match self {
             Avoid::None => false,
-            Avoid::Failing => health.failing.is_some(),
+            Avoid::Failing { grpc } => health.of(grpc).failing.is_some(),
         }
     }
 }
 
 impl Engine {
-    /// Returns the variants that a request with these requirements must avoid.
-    pub(super) fn avoid(&self, requirements: Requirements<'_>) -> Avoid {
-        let fails = |health: &Health| health.failing.is_some();
+    /// Returns the variants that a request with these requirements, and of this protocol, must avoid.
+    pub(super) fn avoid(&self, requirements: Requirements<'_>, grpc: bool) -> Avoid {
+        let fails = |health: &Healths| health.of(grpc).failing.is_some();
         if !self.variants.iter().any(|variant| fails(&variant.health)) {
             return Avoid::None;
         }
@@ -60,7 +62,7 @@ impl Engine {
         let mut able = all
             .filter(|(id, variant)| variant.slots.total() > 0 && variant.fits(*id, requirements));
         if able.any(|(_, variant)| !fails(&variant.health)) {
-            Avoid::Failing
+            Avoid::Failing { grpc }
         } else {
             Avoid::None
         }
@@ -75,26 +77,26 @@ impl Engine {
         mut allowed: impl Iterator<Item = VariantId>,
         now: Mono,
     ) -> Option<VariantId> {
-        if matches!(avoid, Avoid::None) {
+        let Avoid::Failing { grpc } = avoid else {
             return None;
-        }
+        };
         let policy = self.config.health.clone();
         let id = allowed.find(|id| {
             self.variants.get(*id).is_some_and(|variant| {
-                variant.health.wants_trial(now, &policy)
+                variant.health.of(grpc).wants_trial(now, &policy)
                     && variant.slots.total() > 0
                     && variant.fits(*id, requirements)
             })
         })?;
         let claimed = Cell::new(false);
-        self.note_health(id, now, |health| {
+        self.note_health(id, grpc, now, |health| {
             claimed.set(health.take_trial(now, &policy));
         });
         claimed.get().then_some(id)
     }
 
-    /// Records the health signal of an answer, or of its absence.
-    pub(super) fn observe(&mut self, id: VariantId, sign: HealthSignal, now: Mono) {
+    /// Records the health signal of an answer, or of its absence, to a request of this protocol.
+    pub(super) fn observe(&mut self, id: VariantId, grpc: bool, sign: HealthSignal, now: Mono) {
         if !self.tracks_health() {
             return;
         }
@@ -104,11 +106,12 @@ impl Engine {
         let Some(variant) = self.variants.get(id) else {
             return;
         };
-        let mut after = variant.health;
+        let before = variant.health.of(grpc);
+        let mut after = *before;
         after.observe(sign, now, &self.config.health);
-        if after != variant.health {
+        if after != *before {
             let policy = self.config.health.clone();
-            self.note_health(id, now, |health| health.observe(sign, now, &policy));
+            self.note_health(id, grpc, now, |health| health.observe(sign, now, &policy));
         }
     }
 
@@ -118,32 +121,36 @@ impl Engine {
         if !self.sends_probes || !self.tracks_health() {
             return probes;
         }
-        for index in 0..self.variants.len() {
+        let both = (0..self.variants.len()).flat_map(|index| [(index, false), (index, true)]);
+        for (index, grpc) in both {
             let Some(variant) = self.variants.get_mut(VariantId(index)) else {
                 continue;
             };
-            let waits = variant
-                .probed_at
-                .is_some_and(|last| now < last + PROBE_PERIOD);
-            if variant.is_planned()
-                && variant.health.wants_probe(now, &self.config.health)
-                && !waits
-            {
-                variant.probed_at = Some(now);
+            let policy = &self.config.health;
+            let wants = variant.is_planned() && variant.health.of(grpc).wants_probe(now, policy);
+            let Some(probed_at) = variant.probed_at.get_mut(usize::from(grpc)) else {
+                continue;
+            };
+            let waits = probed_at.is_some_and(|last| now < last + PROBE_PERIOD);
+            if wants && !waits {
+                *probed_at = Some(now);
+                // The configured path is one of REST.
+                let port = variant.port(grpc && policy.path.is_none());
                 probes.push(Probe {
                     variant: variant.key,
-                    cluster: variant.port(false).cluster(false).clone(),
-                    model: variant.model.clone(),
+                    grpc,
+                    cluster: port.cluster(false).clone(),
+                    model: variant.ports.model().cloned(),
                 });
             }
         }
         probes
     }
 
-    /// Handles the result of a probe.
+    /// Handles the result of a probe of a variant, for gRPC or REST.
     pub fn on_probe(
         &mut self,
-        variant: VariantKey,
+        (variant, grpc): (VariantKey, bool),
         probed: ProbeResult,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
@@ -152,7 +159,9 @@ impl Engine {
         if let Some(place) = place {
             let policy = self.config.health.clone();
             let id = VariantId(place as u16);
-            self.note_health(id, now.mono, |health| health.on_probe(probed, &policy));
+            self.note_health(id, grpc, now.mono, |health| {
+                health.on_probe(probed, &policy);
+            });
         }
         self.reroute_on_health_change(now, verdicts);
     }
@@ -163,7 +172,7 @@ impl Engine {
             if let Some(variant) = self.variants.get_mut(VariantId(index))
                 && let Some(health) = self.worker.health(variant.key)
             {
-                self.health_changed |= health.failing.is_some() != variant.health.failing.is_some();
+                self.health_changed |= differ(&health, &variant.health);
                 variant.health = health;
             }
         }
@@ -183,15 +192,16 @@ impl Engine {
     /// Variants, and whether each fails.
     pub fn health(&self) -> impl Iterator<Item = (&Rc<str>, bool)> {
         let variants = self.variants.iter();
-        variants.map(|variant| (&variant.name, variant.health.failing.is_some()))
+        variants.map(|variant| (&variant.name, variant.health.fails()))
     }
 
-    /// Changes a variant's health for all workers.
-    fn note_health(&mut self, id: VariantId, now: Mono, change: impl Fn(&mut Health)) {
+    /// Changes a variant's health for one protocol, for all workers.
+    fn note_health(&mut self, id: VariantId, grpc: bool, now: Mono, change: impl Fn(&mut Health)) {
+        let change = |healths: &mut Healths| change(healths.of_mut(grpc));
         let Some(variant) = self.variants.get_mut(id) else {
             return;
         };
-        let (noted, outcome) = self.worker.note_health(variant.key, now, &change);
+        let (noted, outcome) = self.worker.note_health(variant.key, now, change);
         let before = variant.health;
         variant.health = noted.unwrap_or_else(|| {
             // The others learn it from the next signal.
@@ -199,7 +209,7 @@ impl Engine {
             change(&mut health);
             health
         });
-        if variant.health.failing.is_some() != before.failing.is_some() {
+        if differ(&variant.health, &before) {
             self.health_changed = true;
             self.worker.notify_others(Notification::Health, now);
         }
@@ -222,6 +232,7 @@ impl Engine {
             list.fail_over(by);
         }
         let (uploads, owns_slot) = (u32::from(request.uploading), flight.owns_slot);
+        let grpc = request.shape.grpc;
         // It has no position among the requests sent to the other variant's lanes.
         let lane = std::mem::take(&mut flight.lane);
         if let Some(variant) = self.variants.get(by) {
@@ -241,11 +252,18 @@ impl Engine {
             variant.slots.reported.stale = true;
         }
         self.stats.count(Metric::Failovers, Label::Variant(from));
-        self.observe(from, HealthSignal::Unreachable, now);
+        self.observe(from, grpc, HealthSignal::Unreachable, now);
     }
 
     /// Whether this filter tracks health: a gate has no other variant to send to.
     pub(super) fn tracks_health(&self) -> bool {
         self.config.health.eject && self.config.role != Role::Gate
     }
+}
+
+/// Whether a variant fails for a protocol by one of these alone.
+fn differ(one: &Healths, other: &Healths) -> bool {
+    [false, true]
+        .iter()
+        .any(|grpc| one.of(*grpc).failing.is_some() != other.of(*grpc).failing.is_some())
 }

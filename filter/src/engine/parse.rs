@@ -9,7 +9,7 @@ use crate::config::Role;
 use crate::reason::Reason;
 use crate::request::body::HeldBody;
 use crate::request::deadline::{self, Reading};
-use crate::request::protocol;
+use crate::request::protocol::{self, Shape};
 use crate::request::variant_list::{ListError, Member, Members};
 use crate::request::wire::{Field, Wire};
 use crate::routing::fallback::VariantList;
@@ -59,8 +59,8 @@ pub struct RequiredLookups<'a> {
     reason = "made once a request and taken apart at once"
 )]
 pub(super) enum ParseOutcome {
-    /// Pass through untouched.
-    Bypass,
+    /// Pass through. A shape if the request names a model, and keeps its protocol.
+    Bypass(Option<Shape>),
     /// Refuse at once.
     Refused(Reason, RefusalContext),
     /// Refuse because of its list of variants, with this text.
@@ -90,7 +90,9 @@ impl Engine {
         let mut shape = protocol::shape(&self.config.bypass, &self.config.streams, wire);
         if shape.bypass {
             self.stats.count(Metric::Bypassed, Label::None);
-            return ParseOutcome::Bypass;
+            let changes_protocol = wire.get(Field::Upgrade).is_some();
+            let named = shape.model.filter(|_| !changes_protocol);
+            return ParseOutcome::Bypass(named.map(|_| shape));
         }
         let class = self.class(incoming);
         shape.stream |= self

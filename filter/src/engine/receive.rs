@@ -156,7 +156,7 @@ impl Engine {
                 }
             }
             Verdict::Reject(_) => self.ledger.release(&mut body),
-            Verdict::Forward(_) | Verdict::Pass => {}
+            Verdict::Forward(_) | Verdict::Pass | Verdict::PassTo(_) => {}
         }
         Some(verdict)
     }

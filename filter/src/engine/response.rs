@@ -70,12 +70,13 @@ impl Engine {
         let remaining = request.deadline.client_at.since(now.mono);
         let came = request.stamped.then_some(request.arrived.wall);
         let (id, list) = (request.variant, request.list.clone());
+        let grpc = request.shape.grpc;
         if answer.retried > 0 {
             let retried = i64::from(answer.retried);
             self.stats.by(Metric::Retries, Label::Variant(id), retried);
         }
         if let Some(sign) = answer.sign {
-            self.observe(id, sign, now.mono);
+            self.observe(id, grpc, sign, now.mono);
         }
         let variants = list.as_deref().and_then(|list| self.list_text(list));
         let variant = self.variants.get_mut(id)?;

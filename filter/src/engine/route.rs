@@ -38,7 +38,7 @@ impl Engine {
             return self.choose_listed(request, arrives, None, now);
         }
         let requirements = request.requirements(now.mono);
-        let avoid = self.avoid(requirements);
+        let avoid = self.avoid(requirements, request.shape.grpc);
         let all = (0..self.variants.len()).map(VariantId);
         if arrives && let Some(trial) = self.take_trial(requirements, avoid, all, now.mono) {
             return Ok(trial);
@@ -66,7 +66,7 @@ impl Engine {
             return None;
         }
         let requirements = request.requirements(now);
-        let avoid = self.avoid(requirements);
+        let avoid = self.avoid(requirements, request.shape.grpc);
         let only = match self.config.role {
             Role::Gate => Some(self.gate_variant(request)?),
             Role::Both | Role::Router => None,
@@ -84,7 +84,7 @@ impl Engine {
         now: Now,
     ) -> Result<VariantId, Reason> {
         let requirements = request.requirements(now.mono);
-        let avoid = self.avoid(requirements);
+        let avoid = self.avoid(requirements, request.shape.grpc);
         let mut list = *request.list();
         let candidates =
             (self.variants).candidates(request.class, request.place(), avoid, now.mono);
@@ -140,7 +140,7 @@ impl Engine {
             return self.choose_listed(request, false, except, now).ok();
         }
         let from = usize::from(request.variant.0);
-        let avoid = self.avoid(request.requirements(now.mono));
+        let avoid = self.avoid(request.requirements(now.mono), request.shape.grpc);
         let candidates = self
             .variants
             .candidates(request.class, request.place(), avoid, now.mono);
@@ -173,7 +173,7 @@ impl Engine {
             Role::Both | Role::Router => None,
         };
         let requirements = request.requirements(now.mono);
-        let avoid = self.avoid(requirements);
+        let avoid = self.avoid(requirements, request.shape.grpc);
         let tries = self.config.correct;
         self.variants
             .quickest(requirements, (only, tries), avoid, now.mono)

@@ -13,7 +13,7 @@ use crate::engine::CHECK_PERIOD;
 use crate::engine::completion::Completion;
 use crate::engine::expiries::Expiries;
 use crate::engine::ports::{Port, Ports};
-use crate::health::Health;
+use crate::health::Healths;
 use crate::priority::Urgency;
 use crate::routing::group_times::{Group, GroupTimes};
 use crate::routing::router::Requirements;
@@ -62,8 +62,6 @@ impl GroupScale {
 pub(super) struct Variant {
     pub(super) name: Rc<str>,
     pub(super) ports: Ports,
-    /// Its servers' own name for the model.
-    pub(super) model: Option<Rc<str>>,
     pub(super) key: VariantKey,
     /// Planned service time.
     pub(super) planned: Span,
@@ -93,9 +91,9 @@ pub(super) struct Variant {
     /// Requests upstream with incoming bodies.
     pub(super) uploads: u32,
     /// Health of its servers, as known to the workers of the proxy.
-    pub(super) health: Health,
+    pub(super) health: Healths,
     /// Time of the last probe from this worker.
-    pub(super) probed_at: Option<Mono>,
+    pub(super) probed_at: [Option<Mono>; 2],
     /// Start of the batch window.
     pub(super) batch_open_since: Option<Mono>,
     /// Last completed execution, until the slot table has reported its start.
@@ -333,7 +331,6 @@ impl Variant {
         let mut variant = Variant {
             name: Rc::from(""),
             ports: Ports::default(),
-            model: None,
             key: VariantKey::default(),
             planned: Span::ZERO,
             predicted: ServiceTime::default(),
@@ -350,8 +347,8 @@ impl Variant {
             slots: VariantSlots::new(WaitQueue::new(classes)),
             expiries: Expiries::default(),
             uploads: 0,
-            health: Health::default(),
-            probed_at: None,
+            health: Healths::default(),
+            probed_at: [None; 2],
             batch_open_since: None,
             completion: None,
             ended: Vec::new(),
@@ -374,14 +371,11 @@ impl Variant {
             self.key = VariantKey::of(&plan.name);
             (self.service_time, self.gate_estimate) = (ServiceTimeEstimator::default(), None);
             self.group_times.clear();
-            (self.health, self.probed_at) = (Health::default(), None);
+            (self.health, self.probed_at) = (Healths::default(), [None; 2]);
             (self.lead, self.common) = (LeadTimes::default(), None);
             (self.curve, self.is_flat) = (Curve::default(), true);
         }
         self.ports.apply(plan, suffix);
-        if self.model.as_deref() != plan.model.as_deref() {
-            self.model = plan.model.as_deref().map(Rc::from);
-        }
         let planned = Span::from_millis_f64(plan.service_ms);
         if planned != self.planned {
             (self.lead, self.common) = (LeadTimes::default(), None);

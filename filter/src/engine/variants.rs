@@ -56,6 +56,11 @@ impl Variants {
         self.table.iter()
     }
 
+    /// Variants with their ids.
+    pub(super) fn ids(&self) -> impl Iterator<Item = (VariantId, &Variant)> + Clone {
+        (0..).map(VariantId).zip(&self.table)
+    }
+
     pub(super) fn accuracy(&self, id: VariantId) -> f64 {
         self.get(id).map_or(0.0, |variant| variant.accuracy)
     }
@@ -183,16 +188,20 @@ impl Variants {
     }
 
     /// Whether any other variant may answer a request if its own refuses the connection: every variant of the
-    /// plan meets its accuracy and its list, and has the same name for a model in its path, which cannot change any more.
+    /// plan meets its accuracy and its list, has the same name for the model that it names, and the same path. These
+    /// cannot change any more.
     pub(super) fn may_fail_over(&self, request: &Request) -> bool {
         let all = (0..).map(VariantId).zip(&self.table);
         let mut planned = all.filter(|(_, variant)| variant.is_planned());
         let own = self.get(request.variant);
-        let own_model = own.and_then(|variant| variant.model.as_deref());
+        let shape = &request.shape;
+        let alike = |variant: &Variant| {
+            own.is_some_and(|own| own.ports.are_named_alike(&variant.ports, shape))
+        };
         let fits = |(id, variant): (VariantId, &Variant)| {
             request.list().allows_always(id)
                 && variant.accuracy >= request.min_accuracy
-                && (!request.shape.names_model || variant.model.as_deref() == own_model)
+                && alike(variant)
         };
         planned.all(fits)
     }

@@ -116,6 +116,19 @@ pub(super) fn set_context(context: u32) -> bool {
     hostcalls::set_effective_context(context).is_ok()
 }
 
+/// Returns at most `max` bytes of the current request's body, from the first that Envoy holds on.
+pub(super) fn request_body(max: usize) -> Bytes {
+    hostcalls::get_buffer(BufferType::HttpRequestBody, 0, max)
+        .ok()
+        .flatten()
+        .unwrap_or_default()
+}
+
+/// Replaces that many of these bytes, from the first on. There must be as many.
+pub(super) fn replace_request_body(bytes: usize, by: &[u8]) {
+    let _ = hostcalls::set_buffer(BufferType::HttpRequestBody, 0, bytes, by);
+}
+
 /// Resumes a held request.
 pub(super) fn resume_request() {
     let _ = hostcalls::resume_http_request();

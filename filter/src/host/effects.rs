@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use crate::engine::Tags;
-use crate::request::model;
+use crate::request::model::{self, NamePlace};
 use crate::request::wire::Field;
 use crate::time::{Now, Span};
-use crate::verdict::{Dispatch, Refusal, StageHeader, Verdict};
+use crate::verdict::{Dispatch, OwnModel, Passage, Refusal, StageHeader};
 
 use super::call;
 use super::response_origin::{DROPPED_REASON, EXPECTED};
@@ -17,26 +17,30 @@ const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
 /// Header with the variants that a request names and, on answers, with what became of them.
 const VARIANTS: &str = Field::Variants.name();
 
-/// Carries out a verdict on a held request, which is the current context.
-pub(super) fn carry_out_held(verdict: &Verdict) {
-    match verdict {
-        Verdict::Pass => {
-            pass();
-            call::resume_request();
-        }
-        Verdict::Forward(dispatch) => {
-            forward(dispatch);
-            call::resume_request();
-        }
-        Verdict::Reject(refusal) => refuse(refusal),
-        Verdict::Park => debug_assert!(false, "a held request was told to wait"),
-    }
-}
-
 /// Lets a request pass, without a client's own route key, which must not choose a cluster.
 pub(super) fn pass() {
     call::set_request_header("x-slo-cluster", None);
     call::clear_route_cache();
+}
+
+/// Lets a request pass to a variant's servers.
+pub(super) fn pass_to(passage: &Passage) {
+    if let Some(cluster) = &passage.cluster {
+        call::set_request_header("x-slo-cluster", Some(cluster));
+    }
+    rename_path(passage.model.as_ref());
+    call::clear_route_cache();
+}
+
+/// Puts the variant's own name for the model into the path, if the client's is there.
+fn rename_path(model: Option<&OwnModel>) {
+    let Some(model) = model.filter(|model| model.place == NamePlace::Path) else {
+        return;
+    };
+    let path = call::request_header(":path").unwrap_or_default();
+    if let Some(renamed) = model::rename(&path, &model.name) {
+        call::set_request_header(":path", Some(&renamed));
+    }
 }
 
 pub(super) fn forward(dispatch: &Dispatch) {
@@ -46,10 +50,11 @@ pub(super) fn forward(dispatch: &Dispatch) {
         call::set_request_header("x-slo-cluster", Some(cluster));
         call::set_request_header("x-slo-variant", Some(&dispatch.name));
     }
-    if let Some(name) = &dispatch.model {
+    rename_path(dispatch.model.as_ref());
+    if let Some(own) = &dispatch.path {
         let path = call::request_header(":path").unwrap_or_default();
-        if let Some(renamed) = model::rename(&path, name) {
-            call::set_request_header(":path", Some(&renamed));
+        if let Some(replaced) = model::replace_path(&path, own) {
+            call::set_request_header(":path", Some(&replaced));
         }
     }
     let remaining = digits.format(ms(dispatch.remaining));

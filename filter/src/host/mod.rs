@@ -8,6 +8,7 @@
 mod body_events;
 mod call;
 mod effects;
+mod messages;
 mod meter;
 mod poll;
 mod probe;

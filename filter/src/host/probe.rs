@@ -18,10 +18,10 @@ const UNREACHABLE_MESSAGES: [&str; 4] = [
     "connection termination",
 ];
 
-/// Pending probes: calls and their variants.
+/// Pending probes: calls, their variants and whether these fail for gRPC.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
-    calls: Vec<(u32, VariantKey)>,
+    calls: Vec<(u32, (VariantKey, bool))>,
 }
 
 impl Probes {
@@ -37,7 +37,8 @@ impl Probes {
             (":authority", authority),
         ];
         let call = call::get(&probe.cluster, headers, PROBE_PERIOD);
-        self.calls.extend(call.map(|call| (call, probe.variant)));
+        self.calls
+            .extend(call.map(|call| (call, (probe.variant, probe.grpc))));
         call.is_some()
     }
 
@@ -47,7 +48,7 @@ impl Probes {
     }
 
     /// Handles the answer to a call; `None` if it is not a probe.
-    pub(super) fn on_answer(&mut self, token: u32) -> Option<(VariantKey, ProbeResult)> {
+    pub(super) fn on_answer(&mut self, token: u32) -> Option<((VariantKey, bool), ProbeResult)> {
         let place = self.calls.iter().position(|(call, _)| *call == token)?;
         let (_, variant) = self.calls.swap_remove(place);
         Some((variant, probed()))

@@ -15,10 +15,12 @@ use crate::request::body::BodyChunk;
 use crate::shared_plan::SharedPlan;
 use crate::stats::{Label, Sample};
 use crate::time::{Mono, Now};
-use crate::verdict::Verdict;
+use crate::variant::VariantId;
+use crate::verdict::{OwnModel, Verdict};
 
 use super::body_events::BodyEvents;
 use super::call;
+use super::messages::{Messages, Renamed};
 use super::meter::Meter;
 use super::poll::{Poll, PollResult};
 use super::probe::Probes;
@@ -54,6 +56,7 @@ pub(super) struct Service {
     /// Verdicts on held requests, deferred to the next tick: see [`on_end`].
     deferred: Vec<(StreamId, Verdict)>,
     body_events: BodyEvents,
+    messages: Messages,
     /// Header in which a trusted proxy names the client.
     source_header: Option<String>,
 }
@@ -86,6 +89,7 @@ impl Service {
             samples: Vec::new(),
             deferred: Vec::new(),
             body_events: BodyEvents::default(),
+            messages: Messages::default(),
         };
         // A VM that replaces a trapped one adopts the plan of the others.
         service.adopt_shared_plan(now, &mut Vec::new());
@@ -167,6 +171,38 @@ impl Service {
         }
         self.after(stream, verdict.as_ref(), now);
         verdict
+    }
+
+    /// Begins to rename the model in the body of the current request, which is sent to this variant; `follows`: more of
+    /// the body follows. Returns whether what has come of it may go on.
+    pub(super) fn begin_messages(
+        &mut self,
+        stream: StreamId,
+        variant: VariantId,
+        model: Option<&OwnModel>,
+        follows: bool,
+    ) -> bool {
+        let renamed = model.map(|model| self.messages.begin(stream, variant, model, follows));
+        renamed.is_none_or(|renamed| self.count_unnamed(renamed))
+    }
+
+    /// Renames the model in a chunk of a body that follows its request; returns whether it may go on.
+    pub(super) fn pass_body(&mut self, stream: StreamId, size: usize, complete: bool) -> bool {
+        let renamed = self.messages.on_body(stream, size, complete);
+        self.count_unnamed(renamed)
+    }
+
+    fn count_unnamed(&mut self, renamed: Renamed) -> bool {
+        if let Some((variant, count)) = renamed.unnamed {
+            let (metric, label) = (Metric::MessagesUnnamed, Label::Variant(variant));
+            self.engine.stats.by(metric, label, i64::from(count));
+        }
+        !renamed.waits
+    }
+
+    /// Forgets a stream that has ended.
+    pub(super) fn forget_messages(&mut self, stream: StreamId) {
+        self.messages.forget(stream);
     }
 
     pub(super) fn on_answer(&mut self, stream: StreamId, answer: Answer, now: Now) -> Option<Tags> {

@@ -14,7 +14,8 @@ use crate::request::wire::Wire;
 use crate::verdict::Verdict;
 
 use super::call;
-use super::effects::{forward, pass, refuse, tag};
+use super::effects::{forward, pass, pass_to, refuse, tag};
+use super::messages::UNKNOWN;
 use super::response_origin::{
     DROPPED_REASON, ResponseOrigin, end_by_flags, response_origin, retried, served_by,
 };
@@ -47,38 +48,59 @@ impl Stream {
         }
     }
 
-    /// Handles a chunk of the body; `size`: bytes so far, all of which Envoy holds.
-    fn receive(&mut self, size: usize, complete: bool) -> Action {
-        let Some(service) = self.service.as_ref().filter(|_| self.open) else {
+    /// Handles a chunk of the body; `size`: bytes so far, all of which Envoy holds; `None` at its trailers.
+    fn receive(&mut self, size: Option<usize>, complete: bool) -> Action {
+        let Some(service) = &self.service else {
             return Action::Continue;
         };
-        if !complete && service.borrow_mut().hold_body(self.id, size) {
-            return Action::Pause;
+        if self.open {
+            let bytes = size.unwrap_or_default();
+            if !complete && service.borrow_mut().hold_body(self.id, bytes) {
+                return Action::Pause;
+            }
+            let received = BodyChunk {
+                bytes: bytes as u64,
+                complete,
+            };
+            let verdict = service.borrow_mut().on_body(self.id, received, call::now());
+            if let Some(verdict) = verdict {
+                return self.carry_out(verdict);
+            }
         }
-        let received = BodyChunk {
-            bytes: size as u64,
-            complete,
+        let goes_on = !self.grpc || {
+            let mut service = service.borrow_mut();
+            service.pass_body(self.id, size.unwrap_or(UNKNOWN), complete)
         };
-        let verdict = service.borrow_mut().on_body(self.id, received, call::now());
-        match verdict {
-            None => Action::Continue,
-            Some(verdict) => self.carry_out(verdict),
-        }
+        action(goes_on)
     }
 
     /// Carries out a verdict on this request, in its own callback.
     fn carry_out(&mut self, verdict: Verdict) -> Action {
         self.open = matches!(verdict, Verdict::Forward(_) | Verdict::Park);
-        match verdict {
-            Verdict::Pass => pass(),
-            Verdict::Forward(dispatch) => forward(&dispatch),
+        let (variant, model, follows) = match verdict {
+            Verdict::Pass => {
+                pass();
+                return Action::Continue;
+            }
+            Verdict::PassTo(passage) => {
+                pass_to(&passage);
+                (passage.variant, passage.model, true)
+            }
+            Verdict::Forward(dispatch) => {
+                forward(&dispatch);
+                (dispatch.variant, dispatch.model, dispatch.body_follows)
+            }
             Verdict::Park => return Action::Pause,
             Verdict::Reject(refusal) => {
                 refuse(&refusal);
                 return Action::Pause;
             }
-        }
-        Action::Continue
+        };
+        let goes_on = self.service.as_ref().is_none_or(|service| {
+            let mut service = service.borrow_mut();
+            service.begin_messages(self.id, variant, model.as_ref(), follows)
+        });
+        action(goes_on)
     }
 
     fn end(&mut self, end: End) {
@@ -93,6 +115,13 @@ impl Stream {
         if let Some(service) = self.service.as_ref().filter(|_| self.open) {
             service::on_response_exceeds_buffer(service, self.id, call::now());
         }
+    }
+}
+
+fn action(goes_on: bool) -> Action {
+    match goes_on {
+        true => Action::Continue,
+        false => Action::Pause,
     }
 }
 
@@ -137,12 +166,12 @@ impl HttpContext for Stream {
     }
 
     fn on_http_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
-        self.receive(size, end_of_stream)
+        self.receive(Some(size), end_of_stream)
     }
 
     fn on_http_request_trailers(&mut self, _: usize) -> Action {
         // With trailers the body has no end of its own.
-        self.receive(0, true)
+        self.receive(None, true)
     }
 
     fn on_http_response_headers(&mut self, _: usize, end_of_stream: bool) -> Action {
@@ -214,6 +243,9 @@ impl HttpContext for Stream {
 /// before (`on_done`, `on_log`): calls into the VM that `xtask/src/trim.rs` saves.
 impl Drop for Stream {
     fn drop(&mut self) {
+        if let Some(service) = self.service.as_ref().filter(|_| self.grpc) {
+            service.borrow_mut().forget_messages(self.id);
+        }
         if self.open {
             self.end(end_by_flags());
         }

@@ -1,7 +1,7 @@
-//! Name of the model in a request's path, by the Open Inference Protocol (`/v2/models/NAME/…`) and by
+//! Path of a request, and name of the model in it, by the Open Inference Protocol (`/v2/models/NAME/…`) and by
 //! TensorFlow Serving (`/v1/models/NAME:predict`). A variant's servers may have a name of their own for the
-//! model, which replaces the client's. All else stays: version, operation, query. In gRPC the name is in the
-//! message, which the filter does not read.
+//! model, which replaces the client's. All else stays: version, operation, query. In gRPC the path names the method, and
+//! the name is in the [message](crate::request::message).
 
 use std::ops::Range;
 
@@ -9,6 +9,42 @@ use std::ops::Range;
 const PROTOCOLS: [(&[u8], &[u8]); 2] = [(b"/v2/models/", b""), (b"/v1/models/", b":")];
 /// Triton's statistics of all models: no model has this place in the path.
 const STATISTICS: &[u8] = b"stats";
+
+/// Beginning of the paths of gRPC by the Open Inference Protocol.
+const GRPC: &[u8] = b"/inference.GRPCInferenceService/";
+/// Its methods whose messages name a model in their first field.
+const METHODS: [&[u8]; 5] = [
+    b"ModelInfer",
+    b"ModelReady",
+    b"ModelMetadata",
+    b"ModelConfig",
+    b"ModelStatistics",
+];
+/// The one with a stream of such messages.
+const STREAM: &[u8] = b"ModelStreamInfer";
+
+/// Place of a model's name in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamePlace {
+    /// The path.
+    Path,
+    /// The message of a gRPC body.
+    Message,
+    /// Each message of a gRPC body.
+    Messages,
+}
+
+/// Returns the place of the model's name in a request with this path; `None` if it has none.
+#[must_use]
+pub fn name_place(path: &[u8], grpc: bool) -> Option<NamePlace> {
+    if !grpc {
+        return is_named(path).then_some(NamePlace::Path);
+    }
+    match path.strip_prefix(GRPC)? {
+        STREAM => Some(NamePlace::Messages),
+        method => METHODS.contains(&method).then_some(NamePlace::Message),
+    }
+}
 
 /// Whether a path names a model.
 #[must_use]
@@ -27,6 +63,14 @@ pub fn rename(path: &[u8], model: &str) -> Option<String> {
     renamed.push_str(model);
     renamed.push_str(after);
     Some(renamed)
+}
+
+/// Returns `own` with the query of a path; `None` if that is no text.
+#[must_use]
+pub fn replace_path(path: &[u8], own: &str) -> Option<String> {
+    let query = path.iter().position(|byte| *byte == b'?');
+    let query = query.map_or(Some(&b""[..]), |at| path.get(at..))?;
+    Some(own.to_owned() + std::str::from_utf8(query).ok()?)
 }
 
 /// Returns the place of the name.
@@ -108,6 +152,46 @@ mod tests {
             check(path, None);
         }
         assert_eq!(rename(b"/v2/models/m/\xff", "resnet18"), None);
+    }
+
+    #[test]
+    fn path_is_replaced_but_for_its_query() {
+        for (path, replaced) in [
+            ("/predict", "/small"),
+            ("/", "/small"),
+            ("", "/small"),
+            ("/predict?a=/b?c", "/small?a=/b?c"),
+            ("?", "/small?"),
+        ] {
+            let found = replace_path(path.as_bytes(), "/small");
+            assert_eq!(found.as_deref(), Some(replaced), "{path}");
+        }
+        assert_eq!(replace_path(b"/\xff", "/small").as_deref(), Some("/small"));
+        assert_eq!(replace_path(b"/?\xff", "/small"), None);
+    }
+
+    #[test]
+    fn name_is_in_the_path_or_in_the_messages() {
+        let grpc = |method: &str| format!("/inference.GRPCInferenceService/{method}");
+        for (path, is_grpc, place) in [
+            (
+                "/v2/models/m/infer".to_owned(),
+                false,
+                Some(NamePlace::Path),
+            ),
+            ("/infer".to_owned(), false, None),
+            (grpc("ModelInfer"), true, Some(NamePlace::Message)),
+            (grpc("ModelMetadata"), true, Some(NamePlace::Message)),
+            (grpc("ModelStreamInfer"), true, Some(NamePlace::Messages)),
+            (grpc("ModelInfer"), false, None),
+            (grpc("ModelInferred"), true, None),
+            (grpc("ServerReady"), true, None),
+            (grpc("RepositoryModelLoad"), true, None),
+            ("/v2/models/m/infer".to_owned(), true, None),
+            ("/grpc.health.v1.Health/Check".to_owned(), true, None),
+        ] {
+            assert_eq!(name_place(path.as_bytes(), is_grpc), place, "{path}");
+        }
     }
 
     proptest! {

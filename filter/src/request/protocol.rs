@@ -2,12 +2,12 @@
 //!
 //! Bypassed are requests that no model computes for: configured methods and paths (health checks), GET of configured
 //! paths (metadata and statistics: a model computes for POST), and those that change the protocol of their connection (CONNECT, or an upgrade such as websocket; Envoy
-//! removes an `upgrade` header without one). Paths are compared as sent, without their query. No body is
-//! read, and an unrecognized request is an ordinary one.
+//! removes an `upgrade` header without one). Paths are compared as sent, without their query. An unrecognized request is
+//! an ordinary one.
 
 use std::fmt;
 
-use crate::request::model;
+use crate::request::model::{self, NamePlace};
 use crate::request::wire::{Field, Wire};
 
 /// Maximum number of bypassed methods.
@@ -103,8 +103,8 @@ pub struct Shape {
     pub stream: bool,
     /// Its body is a stream: its headers decide.
     pub upload: bool,
-    /// Its path names the model, which a variant's own name for it replaces.
-    pub names_model: bool,
+    /// Place of the model's name, which a variant's own name for it replaces.
+    pub model: Option<NamePlace>,
 }
 
 /// Returns the kind of a request.
@@ -119,7 +119,7 @@ pub fn shape(bypass: &Bypass, streams: &Streams, wire: &Wire<'_>) -> Shape {
         lists_variants: wire.get(Field::Variants).is_some(),
         stream: covers(&streams.answers, path),
         upload: covers(&streams.requests, path),
-        names_model: model::is_named(path),
+        model: model::name_place(path, is_grpc(wire)),
     }
 }
 

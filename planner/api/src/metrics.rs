@@ -71,6 +71,9 @@ pub enum Metric {
     Late,
     /// Counter, by variant: retries by Envoy of requests that were answered in the end.
     Retries,
+    /// Counter, by variant: gRPC messages that kept the client's name for the model, although the variant's servers have a
+    /// name of their own, because it was not found in a message.
+    MessagesUnnamed,
     /// Counter, by variant: requests that revealed a failure: no server was reached, or it answered 404 or an error of
     /// its own.
     Failures,
@@ -174,7 +177,7 @@ pub const GROUP: &str = "group";
 
 impl Metric {
     /// All metrics.
-    pub const ALL: [Metric; 55] = [
+    pub const ALL: [Metric; 56] = [
         Metric::Arrivals,
         Metric::AccuracyArrivals,
         Metric::Unservable,
@@ -189,6 +192,7 @@ impl Metric {
         Metric::OnTime,
         Metric::Late,
         Metric::Retries,
+        Metric::MessagesUnnamed,
         Metric::Failures,
         Metric::Failing,
         Metric::Failovers,
@@ -278,6 +282,7 @@ impl Metric {
             Metric::OnTime => ("weir_on_time_total", Counter, VARIANT),
             Metric::Late => ("weir_late_total", Counter, VARIANT),
             Metric::Retries => ("weir_retries_total", Counter, VARIANT),
+            Metric::MessagesUnnamed => ("weir_messages_unnamed_total", Counter, VARIANT),
             Metric::Failures => ("weir_failures_total", Counter, VARIANT),
             Metric::Failing => ("weir_failing", Gauge, VARIANT),
             Metric::Failovers => ("weir_failovers_total", Counter, VARIANT),

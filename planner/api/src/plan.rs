@@ -25,6 +25,8 @@ pub const NAME_MAX: usize = 63;
 pub const CLUSTER_MAX: usize = 256;
 /// Maximum length of a model's name in a request's path.
 pub const MODEL_MAX: usize = 128;
+/// Maximum length of a variant's path.
+pub const PATH_MAX: usize = 256;
 /// Maximum predicted service time, downstream time and age limit: one hour, in ms.
 pub const HOUR_MS: u64 = 3_600_000;
 /// Maximum deviation of the sum of the shares from 1.
@@ -69,10 +71,14 @@ pub struct VariantPlan {
     /// too. Both share the slots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc_cluster: Option<String>,
-    /// Name that its servers give the model. In the path of a request it replaces the name that the client
-    /// gave; without one the path stays.
+    /// Name that its servers give the model. In a request's path, or in its gRPC messages, it replaces the name that the
+    /// client gave; without one that stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Path at which its servers take requests, other than those of gRPC. It replaces the path of a request, but for the
+    /// query; without one that stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Quota: the fraction of the traffic it should get, 0 to 1.
     pub share: Share,
     /// Requests it may execute at the same time, summed over all proxies.
@@ -146,6 +152,8 @@ pub enum PlanError {
     },
     #[error("variants[{index}].model: '{value}' must be {MODEL_RIGHT}")]
     Model { index: usize, value: String },
+    #[error("variants[{index}].path: '{value}' must be {PATH_RIGHT}")]
+    Path { index: usize, value: String },
     #[error("variants[{index}].{field}: {value} must be {right}")]
     Value {
         index: usize,
@@ -240,6 +248,10 @@ impl VariantPlan {
             let value = value.chars().take(MODEL_MAX + 1).collect();
             return Err(PlanError::Model { index, value });
         }
+        if let Some(value) = self.path.as_ref().filter(|path| !is_path(path)) {
+            let value = value.chars().take(PATH_MAX + 1).collect();
+            return Err(PlanError::Path { index, value });
+        }
         let slots = f64::from(self.slots);
         let batch = f64::from(self.batch);
         let replicas = f64::from(self.replicas);
@@ -325,6 +337,20 @@ pub fn is_model(model: &str) -> bool {
     (1..=MODEL_MAX).contains(&model.len())
         && model.bytes().all(plain)
         && !matches!(model, "." | "..")
+}
+
+/// Form of a path, for messages.
+pub const PATH_RIGHT: &str =
+    "1 to 256 printable ASCII characters without spaces, ? and #, from / on, no . or .. as a part";
+
+/// Whether `path` is valid as the path of a variant's servers: 1 to [`PATH_MAX`] characters, without a query, and no step
+/// to another folder.
+pub fn is_path(path: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b'?' | b'#');
+    path.len() <= PATH_MAX
+        && path.starts_with('/')
+        && path.bytes().all(plain)
+        && path.split('/').all(|part| !matches!(part, "." | ".."))
 }
 
 fn check_name(field: &str, value: &str) -> Result<(), PlanError> {

@@ -20,6 +20,8 @@ use reqwest::{Client, Url};
 
 use crate::input::read;
 use crate::output::print;
+use weir_planner::manifests::ServerAt;
+
 use files::{Variant, next, scenario, service};
 use path_style::path_style;
 
@@ -46,6 +48,9 @@ pub(crate) struct Init {
     /// metadata.
     #[arg(long, value_name = "FILE")]
     request: Option<PathBuf>,
+    /// gRPC port of a variant's servers, such as small=127.0.0.1:9081: the variant gets a grpcCluster. May be repeated.
+    #[arg(long, value_name = "NAME=HOST:PORT")]
+    grpc: Vec<ServerAt>,
     /// File with labelled requests, by which `weir profile` measures accuracies: lines of {"request": BODY, "label":
     /// VALUE}. Without it all variants count as equally accurate.
     #[arg(long, value_name = "FILE")]
@@ -86,13 +91,22 @@ impl Init {
                 "{name}: named twice; each variant has a name of its own"
             );
         }
+        for port in &self.grpc {
+            ensure!(
+                names.remove(&port.cluster),
+                "--grpc {}: it must be one of the variants, named once",
+                port.cluster
+            );
+        }
         let given = self.request.as_deref().map(read_request).transpose()?;
         let client = Client::builder().timeout(ANSWER_TIME_MAX).build()?;
         let mut variants = Vec::new();
         for (name, url) in &self.variants {
             let about = || format!("{name}={url}");
             let one = Init::variant(&client, name, url, given.as_deref()).await;
-            variants.push(one.with_context(about)?);
+            let mut one = one.with_context(about)?;
+            one.grpc = self.grpc.iter().find(|port| port.cluster == *name).cloned();
+            variants.push(one);
         }
         if let Some(labels) = &self.labels {
             let about = || format!("--labels {}", labels.display());
@@ -121,6 +135,7 @@ impl Init {
                 model: path_style(path).model,
                 request: request.to_owned(),
                 batches: None,
+                grpc: None,
                 answer: None,
             },
             given => {
@@ -132,6 +147,7 @@ impl Init {
                     url: model.infer,
                     model: Some(model.name),
                     batches: model.batches,
+                    grpc: None,
                     answer: None,
                 }
             }

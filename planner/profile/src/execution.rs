@@ -5,6 +5,9 @@
 //! 1 / (lanes + 1) of them are in each batch: with one lane, two in flight are answered no faster than one, and four are.
 //! A server with a batch window waits for company before it executes, so that n / lanes are in each batch.
 //!
+//! Without batches, a lane waits between an answer and the next request unless another request waits for it: with no more
+//! requests in flight than lanes each takes a gap longer, which is the network's and the client's.
+//!
 //! Each combination of lanes, batch and window is fitted by least squares of relative errors, without negative
 //! coefficients. Without batches the model is one of lanes alone. Batches count only if lanes explain the points badly
 //! and batches explain them well: a server that shares its cores among requests is faster with several of them, too.
@@ -16,7 +19,11 @@ const LANES_MAX: u32 = 16;
 /// Batches up to this one are tried all, beyond it the powers of two.
 const EACH_BATCH_MAX: u32 = 16;
 /// Error within which lanes alone explain the points.
-pub const LANES_WITHIN: f64 = 0.04;
+const LANES_WITHIN: f64 = 0.04;
+/// Error of lanes without gaps up to which no gaps are looked for: lanes that are no power of two may look like gaps.
+const GAPS_FROM: f64 = 0.01;
+/// Maximum ratio of a gap to the time of an execution. A longer one may be a second lane that shares its cores.
+const GAP_MAX: f64 = 1.0 / 3.0;
 /// Error within which batches must explain them.
 const BATCHES_WITHIN: f64 = 0.08;
 /// The same of batches with a window, whose throughput is more like that of shared cores.
@@ -62,6 +69,7 @@ impl Execution {
         let points = highest(measured);
         let last = points.last()?.concurrency;
         let alone = best((1..=last).filter_map(|lanes| fit(&points, lanes, 1, false)))?;
+        let alone = without_gaps(alone, &points, last);
         let forms = |batch: u32| {
             let lanes = 1..=LANES_MAX.min(last);
             lanes.flat_map(move |lanes| [false, true].map(|window| (lanes, batch, window)))
@@ -84,6 +92,13 @@ impl Execution {
         );
         let batches = batches.filter(|one| one.error * BETTER <= alone.error);
         Some(batches.unwrap_or(alone))
+    }
+
+    /// Whether these lanes and batches say more than the number in flight that keeps the server busy, which chance, or the
+    /// gap between two requests, makes one more.
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        self.batch > 1 || self.error <= LANES_WITHIN
     }
 
     /// Mean number of requests in a batch with that many in flight.
@@ -138,6 +153,20 @@ impl Execution {
     }
 }
 
+/// Lanes with gaps, if they explain the points much better than `alone`, lanes without.
+fn without_gaps(alone: Execution, points: &[Rate], last: u32) -> Execution {
+    let is_short = |one: &Execution| one.window_ms.unwrap_or_default() <= GAP_MAX * one.eta_ms;
+    // With more lanes no point would show the time without a gap.
+    let fitted = (1..last).filter_map(|lanes| fit(points, lanes, 1, true));
+    let found = best(fitted.filter(is_short)).filter(|one| {
+        alone.error > GAPS_FROM && one.is_sure() && one.error * BETTER <= alone.error
+    });
+    found.map_or(alone, |one| Execution {
+        window_ms: None,
+        ..one
+    })
+}
+
 /// Whether a doubling of the requests in flight gains more than an earlier one: the first has waited for the batch of the
 /// others. Lanes and shared cores gain less with each.
 fn accelerates(points: &[Rate]) -> bool {
@@ -164,7 +193,7 @@ fn best(all: impl Iterator<Item = Execution>) -> Option<Execution> {
     all.min_by(|a, b| a.score().total_cmp(&b.score()))
 }
 
-/// Fits the times of one form; `None` if the points do not determine them.
+/// Fits the times of one form, in which `window` is the gap if the batch is 1; `None` if the points do not determine them.
 fn fit(points: &[Rate], lanes: u32, batch: u32, window: bool) -> Option<Execution> {
     let form = Execution {
         lanes,
@@ -177,15 +206,20 @@ fn fit(points: &[Rate], lanes: u32, batch: u32, window: bool) -> Option<Executio
     // The time of a batch, and its factors of delta, eta and the window.
     let row = |point: &Rate| {
         let together = form.together(point.concurrency);
-        let waits = window && together < f64::from(batch);
+        let waits = window
+            && match batch {
+                1 => point.concurrency <= lanes,
+                _ => together < f64::from(batch),
+            };
         let ms = executing(lanes, together, point.concurrency) * 1e3 / point.per_s;
         let factors = [together, 1.0, f64::from(u8::from(waits))];
         (factors.map(|factor| factor / ms), ms)
     };
     let rows: Vec<_> = points.iter().map(row).collect();
     let columns: &[&[usize]] = match (batch, window) {
-        // A batch of one has one time.
-        (1, _) => &[&[1]],
+        // A batch of one has one time, and one with the gap.
+        (1, false) => &[&[1]],
+        (1, true) => &[&[1, 2]],
         (_, false) => &[&[0], &[1], &[0, 1]],
         (_, true) => &[&[0, 1, 2], &[1, 2], &[0, 1], &[1]],
     };
@@ -259,132 +293,4 @@ fn solve(rows: &[([f64; 3], f64)], columns: &[usize]) -> Option<[f64; 3]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rates(points: &[(u32, f64)]) -> Vec<Rate> {
-        let rate = |(concurrency, per_s): &(u32, f64)| Rate {
-            concurrency: *concurrency,
-            per_s: *per_s,
-            half_width_percent: 1.0,
-            p95_ms: 0.0,
-        };
-        points.iter().map(rate).collect()
-    }
-
-    /// Throughputs of real servers that sleep 30 ms, and 3 ms for each further request of up to 8.
-    #[test]
-    fn real_batching_servers_are_known_by_their_throughput() {
-        for (name, window, points) in [
-            (
-                "Triton",
-                false,
-                &[(1, 31.8), (2, 32.8), (4, 61.0), (8, 99.5), (16, 154.0)][..],
-            ),
-            (
-                "Triton, longer",
-                false,
-                &[
-                    (1, 31.8),
-                    (2, 32.8),
-                    (4, 61.0),
-                    (8, 99.5),
-                    (16, 154.0),
-                    (24, 154.0),
-                ],
-            ),
-            (
-                "Triton with a queue delay of 5 ms",
-                true,
-                &[(1, 27.5), (2, 50.5), (4, 88.0), (8, 150.0), (16, 152.0)],
-            ),
-            (
-                "mosec with a wait of 10 ms",
-                true,
-                &[
-                    (1, 23.2),
-                    (2, 44.0),
-                    (4, 77.0),
-                    (8, 150.0),
-                    (16, 152.0),
-                    (24, 154.0),
-                ],
-            ),
-        ] {
-            for known in [None, Some(8)] {
-                let found = Execution::of(&rates(points), known).unwrap();
-                assert_eq!((found.lanes, found.batch), (1, 8), "{name}: {found:?}");
-                assert_eq!(found.window_ms.is_some(), window, "{name}: {found:?}");
-                assert!((found.delta_ms - 3.0).abs() < 0.4, "{name}: {found:?}");
-                assert!((found.eta_ms - 27.0).abs() < 2.0, "{name}: {found:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn servers_without_batches_have_lanes_alone() {
-        for (lanes, points) in [
-            (
-                1,
-                &[(1, 22.0), (2, 22.1), (4, 22.2), (8, 22.0), (16, 21.9)][..],
-            ),
-            // The second request fills the gap between two.
-            (1, &[(1, 43.5), (2, 50.0), (4, 50.0), (8, 50.0), (16, 50.0)]),
-            (4, &[(1, 22.0), (2, 44.0), (4, 87.0), (8, 88.0), (16, 88.0)]),
-            // Two threads that share the cores with others.
-            (2, &[(1, 10.0), (2, 16.0), (4, 18.0), (8, 18.5), (16, 18.6)]),
-            (
-                5,
-                &[(1, 22.0), (2, 44.0), (4, 88.0), (8, 110.0), (16, 110.0)],
-            ),
-        ] {
-            let found = Execution::of(&rates(points), None).unwrap();
-            assert_eq!((found.lanes, found.batch), (lanes, 1), "{found:?}");
-        }
-        // Any number at once, as measured: the client's machine is what slows it.
-        let at_once = [
-            (1, 148.2),
-            (2, 292.7),
-            (4, 586.2),
-            (8, 1166.6),
-            (16, 2279.7),
-            (32, 4296.3),
-        ];
-        for last in [(64, 7381.5), (64, 8600.0)] {
-            let points = rates(&[&at_once[..], &[last]].concat());
-            assert_eq!(Execution::of(&points, None).unwrap().batch, 1);
-        }
-    }
-
-    #[test]
-    fn known_batch_is_kept_where_the_server_executes_one_after_the_other() {
-        let serial = rates(&[(1, 20.0), (2, 20.0), (4, 20.0), (8, 20.0), (16, 20.0)]);
-        let found = Execution::of(&serial, Some(8)).unwrap();
-        assert_eq!((found.lanes, found.batch), (1, 8));
-        assert!(
-            (found.delta_ms - 50.0).abs() < 1e-6 && found.eta_ms < 1e-6,
-            "{found:?}"
-        );
-        assert!((found.batch_ms(16, 20.0) - 400.0).abs() < 1e-9);
-        assert_eq!(Execution::of(&serial, Some(1)).unwrap().batch, 1);
-        assert_eq!(Execution::of(&[], Some(8)), None);
-    }
-
-    #[test]
-    fn several_lanes_share_what_is_in_flight() {
-        // Two instances of 40 + 5 ms for each request, batches of up to 4.
-        let of = |in_flight: u32| {
-            let together = (f64::from(in_flight) / 3.0).clamp(1.0, 4.0);
-            f64::from(in_flight.min(2)) * together * 1e3 / (40.0 + 5.0 * together)
-        };
-        let points: Vec<_> = [1, 2, 4, 8, 16, 32].map(|at| (at, of(at))).to_vec();
-        for known in [None, Some(4)] {
-            let found = Execution::of(&rates(&points), known).unwrap();
-            assert_eq!((found.lanes, found.batch), (2, 4), "{found:?}");
-            assert!(
-                (found.batch_ms(16, of(16)) - 60.0).abs() < 1e-6,
-                "{found:?}"
-            );
-        }
-    }
-}
+mod tests;

@@ -230,7 +230,7 @@ async fn points(
         best.extend(sweep.best());
         let found = sweep.execution().filter(|_| batch == 1);
         let points = match &found {
-            Some(found) if sweep.is_explained_by(found) => batches(found, &sweep.measured),
+            Some(found) if found.is_sure() => batches(found, &sweep.measured),
             _ => sweep.busy().into_iter().collect(),
         };
         if let (None, Some(point)) = (known_lanes, points.first()) {

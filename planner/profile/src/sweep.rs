@@ -12,9 +12,7 @@
 //!
 //! If the uncertainty of the rates leaves a choice, the result is at most [`CHOICE_MAX`] times the smallest concurrency
 //! that may be enough: a request too many waits at the server, where it can no longer be overtaken, and a request too few
-//! lets the server wait for its proxy. A server of short executions gets up to [`SHORT_MAX`] requests: after each execution
-//! it would wait for the next request, and on a busy machine lose its caches meanwhile; and a server spends less CPU time
-//! on each of several requests that it finds waiting. As long as all of them wait for [`SHORT_S`] at most, that costs less.
+//! lets the server wait for its proxy.
 
 use crate::execution::Execution;
 
@@ -24,10 +22,6 @@ pub const BUSY: f64 = 0.97;
 const DOUBTFUL: f64 = 0.75;
 /// Maximum ratio of the result to the smallest concurrency that may be enough.
 pub const CHOICE_MAX: u32 = 2;
-/// Maximum wait, in seconds, of the last of several requests in flight at a server of short executions.
-pub const SHORT_S: f64 = 1.0 / 15.0;
-/// Maximum number of requests in flight for the only reason that executions are short.
-pub const SHORT_MAX: u32 = 4;
 /// Reciprocal of the relative distance to the smallest busy concurrency at which a sweep ends.
 pub const NEAR: u32 = 16;
 /// Maximum concurrency.
@@ -108,7 +102,6 @@ pub fn next(measured: &[Rate], limits: &Limits) -> Step {
         return Step::Measure(1);
     };
     let grows = grows(measured);
-    let short = short_max(&points).min(max);
     let twice = last.concurrency.saturating_mul(2).min(max);
     let hopeless = limits
         .slo_ms
@@ -117,7 +110,7 @@ pub fn next(measured: &[Rate], limits: &Limits) -> Step {
         last.p95_ms <= hopeless && 2.0 * f64::from(twice) <= limits.point_s * last.per_s;
     let goes_on =
         (grows && limits.meets(&last)) || (last.concurrency < limits.least && is_possible);
-    if last.concurrency < max && (goes_on || last.concurrency < short) {
+    if last.concurrency < max && goes_on {
         return Step::Measure(twice);
     }
     if let Some(between) = last_in_time(&points, limits) {
@@ -202,37 +195,7 @@ pub fn busy(measured: &[Rate]) -> Option<u32> {
     let allowed = |point: &&Rate| point.concurrency <= may.saturating_mul(CHOICE_MAX);
     let last = points.iter().rev().find(allowed)?;
     let found = points.iter().find(reaches)?;
-    let enough = found.concurrency.min(last.concurrency);
-    Some(short(&points).map_or(enough, |short| enough.max(short)))
-}
-
-/// Returns the largest concurrency of short executions that is not known to slow the server, by the uncertainty of its
-/// rate and of the highest one with fewer requests in flight.
-fn short(points: &[Rate]) -> Option<u32> {
-    let max = short_max(points);
-    let (mut reached, mut found) = (0.0_f64, None);
-    for point in points.iter().filter(|point| point.concurrency <= max) {
-        let uncertain = point.half_width_percent / 100.0;
-        if point.per_s * (1.0 + uncertain) >= reached {
-            found = Some(point.concurrency);
-        }
-        reached = reached.max(BUSY * point.per_s * (1.0 - uncertain));
-    }
-    found
-}
-
-/// Returns the largest concurrency, a power of two up to [`SHORT_MAX`], of which the last request waits no longer than
-/// [`SHORT_S`] for the others if they are executed one after the other.
-pub(crate) fn short_max(points: &[Rate]) -> u32 {
-    let one = points.iter().find(|point| point.concurrency == 1);
-    let others = one.map_or(0.0, |one| one.per_s * SHORT_S);
-    let fits = |of: &u32| f64::from(*of - 1) <= others;
-    let powers = std::iter::successors(Some(1), |of: &u32| of.checked_mul(2));
-    powers
-        .take_while(|of| *of <= SHORT_MAX)
-        .take_while(fits)
-        .last()
-        .unwrap_or(1)
+    Some(found.concurrency.min(last.concurrency))
 }
 
 /// Returns the highest rate of each concurrency, in order of concurrency. Others on the server's machine only slow it.

@@ -118,7 +118,7 @@ pub(super) fn fallback(service: &Service) -> Result<&Variant, ManifestError> {
 }
 
 /// Returns the paths of requests that the filter has sent to one of these variants: where a variant has a name of its
-/// own for the model, the path has changed before Envoy chooses the route again.
+/// own for the model, or a path of its own, the path has changed before Envoy chooses the route again.
 pub(super) fn paths_after_choice(paths: &[String], variants: &[&Variant]) -> Vec<String> {
     let mut after = paths.to_vec();
     for model in variants
@@ -134,6 +134,12 @@ pub(super) fn paths_after_choice(paths: &[String], variants: &[&Variant]) -> Vec
             if !after.contains(&path) {
                 after.push(path);
             }
+        }
+    }
+    let own = variants.iter().filter_map(|variant| variant.path.clone());
+    for path in own.filter(|_| !paths.is_empty()) {
+        if !after.contains(&path) {
+            after.push(path);
         }
     }
     after
@@ -197,7 +203,11 @@ fn variant(part: &VariantPlan) -> Value {
         "service_ms": (part.service_ms * 10.0).round() / 10.0, "accuracy": part.accuracy,
     });
     if let Some(variant) = variant.as_object_mut() {
-        for (key, name) in [("grpc_cluster", &part.grpc_cluster), ("model", &part.model)] {
+        for (key, name) in [
+            ("grpc_cluster", &part.grpc_cluster),
+            ("model", &part.model),
+            ("path", &part.path),
+        ] {
             if let Some(name) = name {
                 variant.insert(key.to_owned(), json!(name));
             }

@@ -31,6 +31,7 @@ fn part(variant: &crate::service::Variant, plan: &StagePlan) -> Option<VariantPl
         cluster: variant.cluster.clone(),
         grpc_cluster: variant.grpc_cluster.clone(),
         model: variant.model.clone(),
+        path: variant.path.clone(),
         share: Share(planned.share),
         slots: planned.slots,
         batch: planned.batch,

@@ -158,6 +158,7 @@ impl<'a> Run<'a> {
             cluster: self.variant.cluster.clone(),
             grpc_cluster: self.variant.grpc_cluster.clone(),
             model: self.variant.model.clone(),
+            path: self.variant.path.clone(),
             share: Share(share),
             slots,
             batch: sent.batch,

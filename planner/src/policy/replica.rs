@@ -72,7 +72,7 @@ pub(super) fn one_at_a_time(at: &str, profile: &Profile, right: &str) -> Result<
     let one = profile.parallelism == Parallelism::Fixed(NonZeroU32::MIN);
     let (given, remedy) = match profile.parallelism {
         Parallelism::PerCore => ("per-core".to_owned(), ""),
-        // A server of short executions has several in flight.
+        // A measured server may have several in flight.
         Parallelism::Fixed(batches) => (
             batches.to_string(),
             "; weir profile --concurrency-max 1 measures it so",

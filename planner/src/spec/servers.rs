@@ -1,7 +1,7 @@
-//! Validation of the keys that name a variant's servers: their clusters in Envoy, their name for the model, and the
-//! place where their cores are changed.
+//! Validation of the keys that name a variant's servers: their clusters in Envoy, their name for the model, their path, and
+//! the place where their cores are changed.
 
-use weir_api::plan::{CLUSTER_MAX, MODEL_RIGHT, is_cluster, is_model};
+use weir_api::plan::{CLUSTER_MAX, MODEL_RIGHT, PATH_RIGHT, is_cluster, is_model, is_path};
 
 use super::raw::{RawVariant, ServiceSpec};
 use crate::service::ConfigError;
@@ -19,8 +19,11 @@ pub(super) fn names(at: &str, raw: &RawVariant) -> Result<(), ConfigError> {
     let right = "another name than cluster, or left out: gRPC requests go to cluster then";
     let path = format!("{at}.grpcCluster");
     rule(grpc != Some(cluster), path, cluster, right)?;
-    match &raw.model {
-        Some(model) => rule(is_model(model), format!("{at}.model"), model, MODEL_RIGHT),
+    if let Some(model) = &raw.model {
+        rule(is_model(model), format!("{at}.model"), model, MODEL_RIGHT)?;
+    }
+    match &raw.path {
+        Some(path) => rule(is_path(path), format!("{at}.path"), path, PATH_RIGHT),
         None => Ok(()),
     }
 }

@@ -156,6 +156,7 @@ pub(super) fn variant(
         cluster: raw.cluster.clone(),
         grpc_cluster: raw.grpc_cluster.clone(),
         model: raw.model.clone(),
+        path: raw.path.clone(),
         accuracy: accuracy(key("accuracy"), raw.accuracy)?,
         initial: Allocation::new(count, step.times(initial)),
         step,

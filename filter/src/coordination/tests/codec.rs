@@ -6,7 +6,7 @@ use super::*;
 use crate::coordination::curve::{Curve, POINTS, Point, Times};
 use crate::coordination::lead::{Lead, Mean};
 use crate::coordination::limit::{Limit, Phase};
-use crate::health::{Failure, Health, Outage};
+use crate::health::{Failure, Health, Healths, Outage};
 
 fn mono() -> impl Strategy<Value = Mono> {
     any::<u64>().prop_map(Mono)
@@ -17,13 +17,13 @@ fn moment() -> impl Strategy<Value = Option<Mono>> {
 }
 
 prop_compose! {
-    fn health()(failing: Option<(bool, u64, u64)>, errors: u16, rounds: u8) -> Health {
+    fn health()(failing: Option<(bool, u64, u64)>, errors: u16, rounds: u8, serves: bool) -> Health {
         let failing = failing.map(|(errors, since, next_trial)| Outage {
             failure: if errors { Failure::Errors } else { Failure::Unreachable },
             since: Mono(since),
             next_trial: Mono(next_trial),
         });
-        Health { failing, errors, rounds }
+        Health { failing, errors, rounds, serves }
     }
 }
 
@@ -78,8 +78,9 @@ prop_compose! {
 prop_compose! {
     fn column()(
         key: u64, idle_since in moment(), full_since in moment(), used_at in mono(), open: u32, sent: u32, begun: u32,
-        health in health(), lead in lead(), curve in curve(), limit in limit(),
+        health in (health(), health()), lead in lead(), curve in curve(), limit in limit(),
     ) -> VariantColumn {
+        let health = Healths { rest: health.0, grpc: health.1 };
         VariantColumn { key: VariantKey(key), idle_since, full_since, used_at, open, sent, begun, health, lead, curve, limit }
     }
 }

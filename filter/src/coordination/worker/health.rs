@@ -3,14 +3,14 @@
 
 use super::{AcquireResult, SyncResult, Worker};
 use crate::coordination::lead::{Lead, Measured};
-use crate::health::Health;
+use crate::health::Healths;
 use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 impl Worker {
     /// Health of a variant's servers, by the table as last loaded; `None` if it has no column.
     #[must_use]
-    pub fn health(&self, variant: VariantKey) -> Option<Health> {
+    pub fn health(&self, variant: VariantKey) -> Option<Healths> {
         let table = &self.tables.borrow().slots;
         let column = table.columns.get(table.column(variant)?)?;
         Some(column.health)
@@ -38,8 +38,8 @@ impl Worker {
         &mut self,
         variant: VariantKey,
         now: Mono,
-        change: impl Fn(&mut Health),
-    ) -> (Option<Health>, SyncResult) {
+        change: impl Fn(&mut Healths),
+    ) -> (Option<Healths>, SyncResult) {
         let incarnation = self.incarnation;
         let mut noted = None;
         let outcome = self.write(now, &mut |table, timeouts| {

@@ -70,7 +70,8 @@ fn refused_connection_fails_a_variant_until_a_probe_succeeds() {
     assert_eq!(&*probes[0].cluster, "c-a");
     assert_eq!(engine.probes(at(2499).mono), [], "one at a time");
     let probed = |engine: &mut Engine, probed, ms| {
-        engine.on_probe(probes[0].variant, probed, at(ms), &mut Vec::new());
+        let of = (probes[0].variant, probes[0].grpc);
+        engine.on_probe(of, probed, at(ms), &mut Vec::new());
     };
     probed(&mut engine, ProbeResult::Nobody, 2100);
     assert_eq!(play(&mut engine, 2100..2500, is("", None)), [0, 40]);
@@ -137,7 +138,7 @@ fn all_variants_failing_are_used_as_healthy() {
         play(&mut engine, 2000..2010, is("", None));
         for probe in engine.probes(at(2010).mono) {
             engine.on_probe(
-                probe.variant,
+                (probe.variant, probe.grpc),
                 ProbeResult::Status(200),
                 at(2010),
                 &mut Vec::new(),
@@ -293,4 +294,93 @@ fn accuracy_minimum_prevents_failover() {
         assert!(to.cluster.unwrap().ends_with(cluster), "{floor}");
         end(&mut engine, floor.len() as u32, End::Answered, at(0));
     }
+}
+
+/// Sends a request of one protocol, which its variant answers as `sign` says; returns whether variant a got it.
+fn goes_to_a(
+    engine: &mut Engine,
+    stream: StreamId,
+    grpc: bool,
+    sign: &dyn Fn(&str) -> HealthSignal,
+) -> bool {
+    let kind: &[u8] = match grpc {
+        true => b"application/grpc",
+        false => b"application/json",
+    };
+    let headers = [("content-type", kind), ("x-slo-ms", b"1000")];
+    let now = at(u64::from(stream));
+    let Verdict::Forward(to) = request(engine, stream, &headers, now) else {
+        panic!("not sent")
+    };
+    answer(engine, stream, sign(&to.name), now);
+    engine.renew(true, now.mono);
+    &*to.name == "a"
+}
+
+/// gRPC clients that use a name which the servers do not know take a variant from themselves alone.
+#[test]
+fn errors_of_one_protocol_do_not_count_for_the_other() {
+    for failing in [true, false] {
+        let mut engine = two("");
+        engine.serve(at(0).mono);
+        let sign = |to: &str| match to {
+            "a" => HealthSignal::Erred,
+            _ => HealthSignal::Served,
+        };
+        let served = |_: &str| HealthSignal::Served;
+        assert!((0..4).any(|stream| goes_to_a(&mut engine, stream, !failing, &served)));
+        let erred = (4..104).filter(|stream| goes_to_a(&mut engine, *stream, failing, &sign));
+        assert_eq!(erred.count(), 5, "then it is avoided");
+        let others = (104..204).filter(|stream| goes_to_a(&mut engine, *stream, !failing, &served));
+        // Its share, and what the requests of the other protocol leave of it.
+        assert!((50..60).contains(&others.count()));
+        // The planner takes no share from a variant that serves one of them.
+        assert!(engine.health().all(|(_, fails)| !fails));
+        let again = (204..304).filter(|stream| goes_to_a(&mut engine, *stream, failing, &sign));
+        assert_eq!(again.count(), 0);
+    }
+}
+
+#[test]
+fn variant_fails_whose_only_protocol_does() {
+    let mut engine = two("");
+    for stream in 0..20 {
+        goes_to_a(&mut engine, stream, true, &|to| match to {
+            "a" => HealthSignal::Erred,
+            _ => HealthSignal::Served,
+        });
+    }
+    let failing: Vec<_> = engine
+        .health()
+        .map(|(name, fails)| (name.to_string(), fails))
+        .collect();
+    assert_eq!(failing, [("a".to_owned(), true), ("b".to_owned(), false)]);
+}
+
+/// A gRPC port that is closed takes the variant from gRPC alone, and is probed itself.
+#[test]
+fn each_port_is_probed_for_its_own_protocol() {
+    let a =
+        variant("a", 0.5, 4, 10.0).replace(r#""share""#, r#""grpc_cluster":"c-a-grpc","share""#);
+    let mut engine = engine(&[a, variant("b", 0.5, 4, 10.0)], "");
+    engine.serve(at(0).mono);
+    let grpc = [
+        ("content-type", b"application/grpc".as_slice()),
+        ("x-slo-ms", b"1000"),
+    ];
+    for stream in 0..2 {
+        request(&mut engine, stream, &grpc, at(0));
+        end(&mut engine, stream, End::Unreachable, at(0));
+    }
+    let mut clusters: Vec<_> = engine
+        .probes(at(1).mono)
+        .into_iter()
+        .map(|probe| (probe.cluster.to_string(), probe.grpc))
+        .collect();
+    clusters.sort();
+    assert_eq!(
+        clusters,
+        [("c-a-grpc".to_owned(), true), ("c-b".to_owned(), true)]
+    );
+    assert_eq!(play(&mut engine, 10..410, is("", None)), [20, 20]);
 }

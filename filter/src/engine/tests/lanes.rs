@@ -243,7 +243,7 @@ impl Sim {
                     request.failed = true;
                     request.refused = Some(self.now);
                 }
-                Verdict::Park | Verdict::Pass => {}
+                Verdict::Park | Verdict::Pass | Verdict::PassTo(_) => {}
             }
         }
         let most = Mono(self.now + 50 * MS);

@@ -193,7 +193,7 @@ fn run(workers: usize, load: f64, slots: u32, seed: u64, disturbance: Disturbanc
                     flying.insert(stream, end);
                 }
                 Verdict::Reject(_) => wasted.extend(flying.remove(&stream).map(|_| stream)),
-                Verdict::Park | Verdict::Pass => {}
+                Verdict::Park | Verdict::Pass | Verdict::PassTo(_) => {}
             }
         }
     }

@@ -1,9 +1,14 @@
 //! A variant's servers: their own name for the model, the port for gRPC, and several behind one cluster.
 
 use super::*;
-use crate::verdict::Dispatch;
+use crate::request::model::NamePlace;
+use crate::verdict::{Dispatch, OwnModel, Passage};
 
 const INFER: &str = "/v2/models/digits/infer";
+const MODEL_INFER: &str = "/inference.GRPCInferenceService/ModelInfer";
+const STREAM_INFER: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
+const MODEL_READY: &str = "/inference.GRPCInferenceService/ModelReady";
+const SERVER_READY: &str = "/inference.GRPCInferenceService/ServerReady";
 
 /// A variant with one slot, and further keys.
 fn named(name: &str, share: f64, keys: &str) -> String {
@@ -36,6 +41,11 @@ fn dispatched(verdict: Verdict) -> Dispatch {
     }
 }
 
+/// The variant's own name for the model, if it replaces the client's.
+fn own(dispatch: &Dispatch) -> Option<&str> {
+    dispatch.model.as_ref().map(|model| &*model.name)
+}
+
 #[test]
 fn path_with_a_model_gets_the_variants_name_for_it() {
     for (keys, path, model) in [
@@ -50,7 +60,7 @@ fn path_with_a_model_gets_the_variants_name_for_it() {
     ] {
         let mut engine = two(keys, "", "");
         let dispatch = dispatched(send(&mut engine, 1, path, false));
-        assert_eq!(dispatch.model.as_deref(), model, "{path}");
+        assert_eq!(own(&dispatch), model, "{path}");
     }
 }
 
@@ -58,7 +68,7 @@ fn path_with_a_model_gets_the_variants_name_for_it() {
 fn request_that_moves_gets_the_name_of_its_last_variant() {
     let mut engine = two(r#""model":"resnet18","#, r#""model":"resnet50","#, "");
     let first = dispatched(send(&mut engine, 1, INFER, false));
-    assert_eq!(first.model.as_deref(), Some("resnet18"));
+    assert_eq!(own(&first), Some("resnet18"));
     assert_eq!(send(&mut engine, 2, INFER, false), Verdict::Park);
     let moved = [
         named("a", 0.0, r#""model":"resnet18","#),
@@ -71,10 +81,7 @@ fn request_that_moves_gets_the_name_of_its_last_variant() {
         panic!("{verdicts:?}")
     };
     let second = dispatched(verdict.clone());
-    assert_eq!(
-        (&*second.name, second.model.as_deref()),
-        ("b", Some("resnet50-v2"))
-    );
+    assert_eq!((&*second.name, own(&second)), ("b", Some("resnet50-v2")));
 }
 
 #[test]
@@ -116,21 +123,118 @@ fn plan_changes_ports_and_names() {
     assert_eq!(grpc.cluster.as_deref(), Some("c-a-else"));
 }
 
-/// A request whose path has one variant's name cannot move on to a variant with another.
+/// A request that has one variant's name for the model cannot move on to a variant with another.
 #[test]
 fn request_fails_over_only_among_equal_names() {
     let own = |name: &str| format!(r#""model":"{name}","#);
-    for (a, b, path, cluster) in [
-        (own("x"), own("y"), INFER, "c-a"),
-        (own("x"), String::new(), INFER, "c-a"),
-        (own("x"), own("x"), INFER, "c-a-else"),
-        (own("x"), own("y"), "/infer", "c-a-else"),
-        (String::new(), String::new(), INFER, "c-a-else"),
+    for (a, b, (path, grpc), cluster) in [
+        (own("x"), own("y"), (INFER, false), "c-a"),
+        (own("x"), own("y"), (MODEL_INFER, true), "c-a"),
+        (own("x"), String::new(), (INFER, false), "c-a"),
+        (own("x"), own("x"), (INFER, false), "c-a-else"),
+        (own("x"), own("x"), (MODEL_INFER, true), "c-a-else"),
+        (own("x"), own("y"), ("/infer", false), "c-a-else"),
+        (String::new(), String::new(), (INFER, false), "c-a-else"),
     ] {
         let mut engine = two(&a, &b, r#","failover":"-else""#);
-        let dispatch = dispatched(send(&mut engine, 1, path, false));
+        let dispatch = dispatched(send(&mut engine, 1, path, grpc));
         assert_eq!(dispatch.cluster.as_deref(), Some(cluster), "{a} {b} {path}");
     }
+}
+
+#[test]
+fn message_gets_the_variants_name_for_its_model() {
+    for (path, grpc, place) in [
+        (INFER, false, Some(NamePlace::Path)),
+        (MODEL_INFER, true, Some(NamePlace::Message)),
+        (STREAM_INFER, true, Some(NamePlace::Messages)),
+        (INFER, true, None),
+        ("/x.Y/Z", true, None),
+    ] {
+        let mut engine = two(r#""model":"resnet18","#, "", "");
+        let dispatch = dispatched(send(&mut engine, 1, path, grpc));
+        assert_eq!(dispatch.model.map(|model| model.place), place, "{path}");
+    }
+}
+
+#[test]
+fn requests_but_those_of_grpc_get_the_variants_path() {
+    let keys = r#""path":"/small","model":"m","#;
+    for (path, grpc, own_path, own_model) in [
+        ("/predict?x", false, Some("/small"), None),
+        // The path is all of it.
+        (INFER, false, Some("/small"), None),
+        (MODEL_INFER, true, None, Some("m")),
+    ] {
+        let mut engine = two(keys, "", "");
+        let dispatch = dispatched(send(&mut engine, 1, path, grpc));
+        assert_eq!(
+            (dispatch.path.as_deref(), own(&dispatch)),
+            (own_path, own_model),
+            "{path}"
+        );
+    }
+    let mut engine = two(keys, r#""path":"/large","#, r#","failover":"-else""#);
+    let rest = dispatched(send(&mut engine, 1, "/predict", false));
+    assert_eq!(
+        rest.cluster.as_deref(),
+        Some("c-a"),
+        "the other has another path"
+    );
+    let later = [named("a", 1.0, ""), named("b", 0.0, "")];
+    engine.on_plan(&plan(2, &later), at(1).mono, at(1), &mut Vec::new());
+    end(&mut engine, 1, End::Answered, at(1));
+    let rest = dispatched(send(&mut engine, 2, "/predict", false));
+    assert_eq!(
+        (rest.cluster.as_deref(), rest.path),
+        (Some("c-a-else"), None)
+    );
+}
+
+/// Metadata and readiness of the public name come from servers that know it under their own, always the same ones.
+#[test]
+fn bypassed_request_that_names_a_model_goes_to_a_variant_under_its_name() {
+    const READY: &str = "/v2/models/digits/ready";
+    let keys = r#""grpc_cluster":"c-a-grpc","model":"m","#;
+    let passage = |cluster: &str, name: Option<&str>, place| {
+        let name = name.map(Rc::from);
+        Verdict::PassTo(Passage {
+            variant: VariantId(u16::from(cluster == "c-b")),
+            cluster: Some(Rc::from(cluster)),
+            model: name.map(|name| OwnModel { name, place }),
+        })
+    };
+    let mut engine = two(keys, r#""model":"n","#, "");
+    let rest = passage("c-a", Some("m"), NamePlace::Path);
+    for stream in 1..4 {
+        assert_eq!(send(&mut engine, stream, READY, false), rest);
+    }
+    let grpc = passage("c-a-grpc", Some("m"), NamePlace::Message);
+    assert_eq!(send(&mut engine, 4, MODEL_READY, true), grpc);
+    for (path, grpc) in [("/v2/health/ready", false), (SERVER_READY, true)] {
+        assert_eq!(send(&mut engine, 5, path, grpc), Verdict::Pass, "{path}");
+    }
+    // The first that does not fail.
+    dispatched(send(&mut engine, 6, INFER, false));
+    end(&mut engine, 6, End::Unreachable, at(1));
+    let next = passage("c-b", Some("n"), NamePlace::Path);
+    assert_eq!(send(&mut engine, 7, READY, false), next);
+    // Where no variant has a name of its own, Envoy's route decides; where another has one, the first is known by the
+    // client's name.
+    assert_eq!(send(&mut two("", "", ""), 1, READY, false), Verdict::Pass);
+    let mut mixed = two("", r#""model":"n","#, "");
+    let first = passage("c-a", None, NamePlace::Path);
+    assert_eq!(send(&mut mixed, 1, READY, false), first);
+    // A gate has one variant, and its own route.
+    let gate = format!(
+        r#"{{"service":"demo","role":"gate","plan":{{"variants":[{}]}}}}"#,
+        named("a", 1.0, keys)
+    );
+    let mut gate = worker(&gate, &Memory::default(), 1);
+    let Verdict::PassTo(own) = send(&mut gate, 1, READY, false) else {
+        panic!("not renamed")
+    };
+    assert_eq!((own.cluster, &*own.model.unwrap().name), (None, "m"));
 }
 
 /// With several servers the proxy cannot know at which of them an execution will end next. In the callback of its end

@@ -127,7 +127,7 @@ impl Play {
                     request.done_ms = Some(*lane);
                 }
                 Verdict::Reject(_) => drop(self.requests.remove(&stream)),
-                Verdict::Park | Verdict::Pass => {}
+                Verdict::Park | Verdict::Pass | Verdict::PassTo(_) => {}
             }
         }
     }

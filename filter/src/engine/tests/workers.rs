@@ -87,7 +87,9 @@ impl Proxy {
                 self.open.remove(place);
                 self.refused += 1;
             }
-            Verdict::Park | Verdict::Pass => panic!("{verdict:?} for a held request"),
+            Verdict::Park | Verdict::Pass | Verdict::PassTo(_) => {
+                panic!("{verdict:?} for a held request")
+            }
         }
     }
 

@@ -97,7 +97,7 @@ pub(in crate::host) fn on_response_exceeds_buffer(service: &Handle, stream: Stre
 fn carry_out(service: &Handle, verdicts: Vec<(StreamId, Verdict)>, now: Now) {
     for (stream, verdict) in verdicts {
         if call::set_context(stream) {
-            effects::carry_out_held(&verdict);
+            carry_out_held(service, stream, &verdict);
         } else {
             // The next request follows on the next tick.
             let mut next = Vec::new();
@@ -106,6 +106,31 @@ fn carry_out(service: &Handle, verdicts: Vec<(StreamId, Verdict)>, now: Now) {
                 .engine
                 .on_end(stream, End::Disconnected, now, &mut next);
             service.deferred.extend(next);
+        }
+    }
+}
+
+/// Carries out a verdict on a held request, which is the current context.
+fn carry_out_held(service: &Handle, stream: StreamId, verdict: &Verdict) {
+    match verdict {
+        Verdict::Pass => {
+            effects::pass();
+            call::resume_request();
+        }
+        Verdict::Forward(dispatch) => {
+            effects::forward(dispatch);
+            let (variant, model) = (dispatch.variant, dispatch.model.as_ref());
+            let mut begun = service.borrow_mut();
+            let goes_on = begun.begin_messages(stream, variant, model, dispatch.body_follows);
+            drop(begun);
+            // Else the rest of its message resumes it.
+            if goes_on {
+                call::resume_request();
+            }
+        }
+        Verdict::Reject(refusal) => effects::refuse(refusal),
+        Verdict::PassTo(_) | Verdict::Park => {
+            debug_assert!(false, "a held request was told to wait, or is bypassed");
         }
     }
 }

@@ -28,7 +28,7 @@ const ORDINARY: Shape = Shape {
     grpc_timeout: false,
     stream: false,
     upload: false,
-    names_model: false,
+    model: None,
 };
 
 #[test]

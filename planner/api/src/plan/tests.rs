@@ -8,6 +8,7 @@ fn good() -> Plan {
         cluster: name.into(),
         grpc_cluster: None,
         model: None,
+        path: None,
         share: Share(share),
         slots: 2,
         batch: 1,
@@ -96,6 +97,18 @@ fn broken_rule_is_refused_and_names_the_field() {
         (
             |p| p.variants[1].model = Some("m".repeat(MODEL_MAX + 1)),
             "variants[1].model: 'mmm",
+        ),
+        (
+            |p| p.variants[1].path = Some("small".into()),
+            "variants[1].path: 'small' must be 1 to 256 printable",
+        ),
+        (
+            |p| p.variants[1].path = Some("/a/../b".into()),
+            "variants[1].path: '/a/../b'",
+        ),
+        (
+            |p| p.variants[1].path = Some("/a?b".into()),
+            "variants[1].path: '/a?b'",
         ),
         (
             |p| p.variants[0].share = Share(f64::NAN),
@@ -215,6 +228,7 @@ fn largest_plan_fits_bytes_max() {
         cluster: "c".repeat(CLUSTER_MAX),
         grpc_cluster: Some("g".repeat(CLUSTER_MAX)),
         model: Some("m".repeat(MODEL_MAX)),
+        path: Some("/".repeat(PATH_MAX)),
         share: Share(1.0 / VARIANTS_MAX as f64),
         slots: SLOTS_MAX,
         service_ms: 1234.567,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use reqwest::Url;
 use serde_json::{Value, json};
+use weir_planner::manifests::ServerAt;
 use weir_planner::spec::{RawDuration, ServiceFile, ServiceSpec};
 
 use super::metadata::Batches;
@@ -23,6 +24,8 @@ pub(super) struct Variant {
     pub(super) request: String,
     /// Batches that the server forms, if it says so.
     pub(super) batches: Option<Batches>,
+    /// Port of its servers for gRPC, if it is known.
+    pub(super) grpc: Option<ServerAt>,
     /// Time of the answer to that request, if it was sent.
     pub(super) answer: Option<Duration>,
 }
@@ -66,6 +69,7 @@ pub(super) fn service(
 ) -> anyhow::Result<String> {
     let first = variants.first().map(|variant| &variant.model);
     let alike = variants.iter().all(|variant| Some(&variant.model) == first);
+    let paths_differ = paths_differ(variants);
     let delay = |batches: &Batches| RawDuration(Duration::from_micros(batches.delay_us));
     let variant = |variant: &Variant| {
         let mut value = json!({
@@ -76,6 +80,10 @@ pub(super) fn service(
         });
         let more = [
             (
+                "grpcCluster",
+                variant.grpc.as_ref().map(|port| json!(grpc_cluster(port))),
+            ),
+            (
                 "model",
                 variant
                     .model
@@ -83,6 +91,7 @@ pub(super) fn service(
                     .filter(|_| !alike)
                     .map(|model| json!(model)),
             ),
+            ("path", paths_differ.then(|| json!(variant.url.path()))),
             ("batch", variant.batches.map(|batches| json!(batches.max))),
             (
                 "batchDelay",
@@ -114,6 +123,11 @@ pub(super) fn service(
     let text = serde_saphyr::to_string(&file)?;
     check(&text).context("--service, --slo or a NAME")?;
     Ok(format!("{SERVICE}{text}"))
+}
+
+/// Name of the cluster of a variant's port for gRPC.
+fn grpc_cluster(port: &ServerAt) -> String {
+    format!("{}-grpc", port.cluster)
 }
 
 /// Checks the file with profiles that are still to be measured.
@@ -158,23 +172,15 @@ fn about(variant: &Variant) -> String {
     format!("{}: {style}{answer}{batches}\n", variant.name)
 }
 
-/// Says that the paths differ in more than the model's name, which the filter renames.
-fn paths(variants: &[Variant]) -> String {
+/// Whether the paths differ in more than the model's name, which the filter renames.
+fn paths_differ(variants: &[Variant]) -> bool {
     let plain = |variant: &Variant| match &variant.model {
         Some(model) => variant.url.path().replace(model, "NAME"),
         None => variant.url.path().to_owned(),
     };
-    let mut all: Vec<String> = variants.iter().map(plain).collect();
-    all.sort();
-    all.dedup();
-    match all.as_slice() {
-        [] | [_] => String::new(),
-        several => format!(
-            "The paths differ: {}. A client sends one of them, and Envoy's routes must rewrite it for each variant \
-             (docs/how-to/envoy.md, Paths that differ).\n",
-            several.join(", ")
-        ),
-    }
+    let mut all = variants.iter().map(plain);
+    let first = all.next();
+    all.any(|path| Some(&path) != first.as_ref())
 }
 
 /// Returns the commands to type next.
@@ -184,7 +190,9 @@ pub(super) fn next(out: &Path, labels: Option<&Path>, variants: &[Variant]) -> S
     let service = out.join("service.yaml");
     let service = service.display();
     let mut text: String = variants.iter().map(about).collect();
-    text += &paths(variants);
+    if paths_differ(variants) {
+        text += "The paths differ: whatever the path of a request, each variant gets its own (`path` in the service file).\n";
+    }
     text += &format!("{service} is written. Next:\n\nweir profile {service}");
     for variant in variants {
         text += &format!(" {}={}", variant.name, variant.url);
@@ -197,6 +205,13 @@ pub(super) fn next(out: &Path, labels: Option<&Path>, variants: &[Variant]) -> S
         let host = variant.url.host_str().unwrap_or_default();
         let port = variant.url.port_or_known_default().unwrap_or_default();
         text += &format!(" --server {}={host}:{port}", variant.name);
+        if let Some(grpc) = &variant.grpc {
+            let host = match grpc.host.contains(':') {
+                true => format!("[{}]", grpc.host),
+                false => grpc.host.clone(),
+            };
+            text += &format!(" --server {}={host}:{}", grpc_cluster(grpc), grpc.port);
+        }
     }
     text + &format!(" --server planner={PLANNER_AT} --out {}\n", out.display())
 }

@@ -6,7 +6,7 @@ use anyhow::Context;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use weir_planner::spec::RawDuration;
-use weir_profile::execution::{Execution, LANES_WITHIN};
+use weir_profile::execution::Execution;
 use weir_profile::labels::Accuracy;
 use weir_profile::measurement::range;
 use weir_profile::model::{Model, Point, failed_percent, failure_notes};
@@ -130,10 +130,10 @@ impl Profile {
     fn batches(&self, execution: &Execution) -> String {
         let Execution { lanes, batch, .. } = execution;
         if *batch == 1 {
-            return match (execution.error > LANES_WITHIN, lanes) {
-                (true, _) => String::new(),
-                (false, 1) => "the server executes one request at a time\n".to_owned(),
-                (false, lanes) => format!("the server executes {lanes} requests at once\n"),
+            return match (execution.is_sure(), lanes) {
+                (false, _) => String::new(),
+                (true, 1) => "the server executes one request at a time\n".to_owned(),
+                (true, lanes) => format!("the server executes {lanes} requests at once\n"),
             };
         }
         let known = self.batches.iter().max();

@@ -42,12 +42,28 @@ async fn printed_commands_lead_to_a_table_of_on_time_shares() {
         .each_ref()
         .map(|server| format!("{}={}", server.model(), model(server)));
     let [small, large] = variants.each_ref().map(String::as_str);
-    let arguments = ["init", small, large, "--slo", "300ms"];
+    // The emulated server speaks both on one port.
+    let grpc = format!("large={}", servers[1].addr());
+    let arguments = ["init", small, large, "--slo", "300ms", "--grpc", &grpc];
     let printed = text(&run(folder.path(), &arguments).await);
 
     let written = fs::read_to_string(folder.path().join("service.yaml")).unwrap();
     let written: Value = serde_saphyr::from_str(&written).unwrap();
     assert_eq!(written["variants"][1]["model"], "large");
+    assert_eq!(written["variants"][0].get("grpcCluster"), None);
+    assert_eq!(written["variants"][1]["grpcCluster"], "large-grpc");
+    let at = format!(" --server large-grpc={} ", servers[1].addr());
+    assert!(printed.contains(&at), "{printed}");
+    let other = run(
+        folder.path(),
+        &["init", small, "--grpc", &grpc, "--out", "other"],
+    )
+    .await;
+    let error = String::from_utf8(other.stderr).unwrap();
+    assert!(
+        error.contains("--grpc large: it must be one of the variants"),
+        "{error}"
+    );
     assert_eq!(written["slo"], "300ms");
     let again = run(folder.path(), &arguments).await;
     assert_eq!(again.status.code(), Some(1));

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use super::{Event, Extent};
 use crate::ProfileError;
 use crate::endpoint::Batching;
-use crate::execution::{Execution, LANES_WITHIN};
+use crate::execution::Execution;
 use crate::model::Point;
 use crate::point::{Until, measure};
-use crate::sweep::{self, Limits, Rate, Step, highest, short_max};
+use crate::sweep::{self, Limits, Rate, Step};
 
 /// Minimum time left that begins another point.
 const POINT_MIN: Duration = Duration::from_secs(2);
@@ -145,14 +145,6 @@ impl<'a> Sweep<'a> {
     /// Lanes and batches of the server, if it is sent single requests.
     pub(super) fn execution(&self) -> Option<Execution> {
         Execution::of(&self.rates(), self.limits().batch)
-    }
-
-    /// Whether these lanes and batches say more than the busy concurrency, which chance makes one more now and then; but no
-    /// fewer lanes than short executions get requests in flight.
-    pub(super) fn is_explained_by(&self, execution: &Execution) -> bool {
-        let fits = execution.error <= LANES_WITHIN;
-        let short = short_max(&highest(&self.rates())).min(self.extent.concurrency_max);
-        execution.batch > 1 || fits && execution.lanes >= short
     }
 
     /// Point of the greatest throughput within the objective.

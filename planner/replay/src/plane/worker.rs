@@ -251,7 +251,10 @@ impl Worker {
         now: u64,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        self.engine.on_probe(variant, probed, clocks(now), verdicts);
+        // Simulated requests are not those of gRPC.
+        let probed_for = (variant, false);
+        self.engine
+            .on_probe(probed_for, probed, clocks(now), verdicts);
         self.report();
     }
 

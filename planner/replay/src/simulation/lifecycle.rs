@@ -48,7 +48,7 @@ impl<W: Witness> Simulation<'_, W> {
                 } = *refusal;
                 self.refuse(request, reason.label(), reason.status(), retry_after_s);
             }
-            Verdict::Pass => {
+            Verdict::Pass | Verdict::PassTo(_) => {
                 let reason = Reason::NoPlan;
                 self.refuse(request, reason.label(), reason.status(), None);
             }

@@ -17,6 +17,7 @@ pub(crate) fn part(name: &str, share: f64, slots: u32) -> VariantPlan {
         cluster: name.into(),
         grpc_cluster: None,
         model: None,
+        path: None,
         share: Share(share),
         slots,
         batch: 1,

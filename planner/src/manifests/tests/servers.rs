@@ -227,6 +227,29 @@ fn routes_of_variants_match_renamed_paths() {
 }
 
 #[test]
+fn own_path_is_matched_after_the_choice_and_configured() {
+    let wrong = ServiceSpec::from_yaml(&with("path: small")).unwrap();
+    let error = service(&wrong).unwrap_err().to_string();
+    assert!(
+        error.contains("variants[0].path: small; it must be 1 to 256"),
+        "{error}"
+    );
+    let spec = ServiceSpec::from_yaml(&with("path: /small")).unwrap();
+    let service = service(&spec).unwrap();
+    let variants = &[&service.variants[0]];
+    let paths = ["/predict".to_owned()];
+    assert_eq!(
+        plugin::paths_after_choice(&paths, variants),
+        ["/predict", "/small"]
+    );
+    assert!(plugin::paths_after_choice(&[], variants).is_empty());
+    let files = render(&with("path: /small"), &Options::default(), Target::Gateway).unwrap();
+    let plugin = body(&files, "k8s/envoy-gateway/resnet/policies.yaml");
+    let variants = &plugin["spec"]["wasm"][0]["config"]["plan"]["variants"];
+    assert_eq!(variants[0]["path"], "/small");
+}
+
+#[test]
 fn any_pattern_of_a_name_is_renamed() {
     let spec = ServiceSpec::from_yaml(&with("model: own")).unwrap();
     let service = service(&spec).unwrap();

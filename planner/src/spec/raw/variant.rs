@@ -39,10 +39,16 @@ pub struct RawVariant {
     #[schemars(length(min = 1, max = 256))]
     pub grpc_cluster: Option<String>,
     /// Name that the variant's servers give the model, such as resnet18. It replaces the client's in a path such as
-    /// /v2/models/digits/infer or /v1/models/digits:predict; gRPC requests are not changed. Defaults to the client's.
+    /// /v2/models/digits/infer or /v1/models/digits:predict, and in the messages of the Open Inference Protocol over gRPC.
+    /// Defaults to the client's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128), regex(pattern = r"^[A-Za-z0-9._~-]+$"))]
     pub model: Option<String>,
+    /// Path at which the variant's servers take requests, such as /small: it replaces the path of a request, but for its
+    /// query. gRPC and bypassed requests keep theirs. Defaults to the client's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256), regex(pattern = r"^/[!-~]*$"))]
+    pub path: Option<String>,
     /// Accuracy in percent. Defaults to the profile's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 100.0))]

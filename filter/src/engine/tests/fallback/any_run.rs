@@ -99,7 +99,7 @@ proptest! {
                         open.remove(&stream);
                     }
                     Verdict::Park => prop_assert!(open.contains_key(&stream)),
-                    Verdict::Pass => prop_assert!(false, "a plan is in force"),
+                    Verdict::Pass | Verdict::PassTo(_) => prop_assert!(false, "a plan is in force"),
                 }
             }
         }

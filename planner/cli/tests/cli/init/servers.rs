@@ -116,6 +116,11 @@ async fn any_address_is_tried_once_with_the_request() {
         "kserve=/v1/models/digits:predict",
         "openai=/v1/chat/completions",
     ];
+    let variants_path = |name: &str| {
+        let one = variants.iter().find_map(|one| one.strip_prefix(name));
+        one.and_then(|path| path.strip_prefix('='))
+            .unwrap_or_default()
+    };
     let variants = variants.map(|one| one.replace('=', &format!("={server}")));
     let mut arguments: Vec<&str> = variants.iter().map(String::as_str).collect();
     arguments.extend(["--request", "request.json"]);
@@ -135,8 +140,10 @@ async fn any_address_is_tried_once_with_the_request() {
         let variants = service["variants"].as_array().unwrap();
         let variant = variants.iter().find(|one| one["name"] == name).unwrap();
         assert_eq!(variant["model"], model, "{variant}");
+        let path = variants_path(name);
+        assert_eq!(variant["path"], path, "{variant}");
     }
-    let differ = "The paths differ: /small, /v1/chat/completions, /v1/models/NAME:predict.";
+    let differ = "The paths differ: whatever the path of a request, each variant gets its own";
     assert!(printed.contains(differ), "{printed}");
 
     for (path, expected) in [

@@ -110,9 +110,7 @@ async fn servers_that_execute_requests_alone_have_lanes_and_no_batches() {
         let latency = &profile["latency"];
         assert_eq!(profile["range"]["batch"]["max"], 1, "{report}");
         let parallelism = latency["parallelism"].as_f64().unwrap();
-        // One more waits, where that fills the gap between two.
-        let right = f64::from(lanes)..=f64::from(lanes + 1);
-        assert!(right.contains(&parallelism), "{parallelism}\n{report}");
+        assert!(is_near(parallelism, f64::from(lanes), 1e-9), "{report}");
         let rps = 1e3 * f64::from(lanes) / BATCHES.service_ms(1, 1.0);
         let executed = parallelism * 1e3 / latency["meanMs"].as_f64().unwrap();
         assert!(is_near(executed, rps, 0.1), "{executed}\n{report}");
@@ -123,5 +121,25 @@ async fn servers_that_execute_requests_alone_have_lanes_and_no_batches() {
             lanes => format!("the server executes {lanes} requests at once"),
         };
         assert!(report.contains(&executes), "{report}");
+    }
+}
+
+/// The gap between an answer and the next request is neither a lane nor time of the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn short_executions_are_no_lanes() {
+    for (lanes, own_ms) in [(1, 15.0), (1, 30.0), (2, 30.0)] {
+        let config = ServerConfig {
+            parallelism: Parallelism::Fixed(NonZeroU32::new(lanes).unwrap()),
+            ..ServerConfig::new("small", LatencyModel::constant(own_ms))
+        };
+        let server = Emulator::start(config).await.unwrap();
+        let (profile, report) = measured(&server, &[]).await;
+        let latency = &profile["latency"];
+        assert_eq!(latency["parallelism"], lanes, "{report}");
+        let found = latency["meanMs"].as_f64().unwrap();
+        assert!(
+            is_near(found, own_ms, 0.15),
+            "{found} of {own_ms}\n{report}"
+        );
     }
 }
