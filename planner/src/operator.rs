@@ -360,7 +360,7 @@ impl Shared {
         for resource in self.resources() {
             // One that is being deleted is planned for no more.
             let staying = resource.metadata.deletion_timestamp.is_none();
-            let budget = resource.spec.budget.shared.clone().filter(|_| staying);
+            let budget = resource.spec.sizes().shared.filter(|_| staying);
             if let Some(budget) = budget {
                 let members = expected.entry(budget).or_default();
                 members.insert(resource.name_any());

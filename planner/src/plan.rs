@@ -14,6 +14,7 @@
 mod downstream;
 mod expected;
 mod run;
+mod shares;
 
 use weir_api::plan::HOUR_MS;
 use weir_api::{Rps, VariantPlan};
@@ -21,18 +22,16 @@ use weir_api::{Rps, VariantPlan};
 use crate::capacity::Allocation;
 use crate::policy::batches;
 use crate::service::{Inputs, Service, Variant};
-use crate::solve::infadapter::quota;
 use downstream::downstream_ms;
 pub use expected::Expected;
-use run::{Run, needs_of, shared_rate, slow_capacities};
+use run::{Run, needs_of, shared_rate};
+use shares::shares;
 
 /// Smallest change of a share that is published. Arrivals are noisy, and half a point of traffic is within the reserve
 /// of the capacities.
 const SHARE_CHANGE_MIN: f64 = 0.005;
 /// Smallest published change of the downstream time, in ms: filters count whole ms.
 const REST_CHANGE_MIN_MS: f64 = 1.0;
-/// Steps per unit that shares are rounded to.
-const SHARE_STEPS: f64 = 10_000.0;
 
 /// Plan of a stage before it has a revision.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -190,62 +189,14 @@ fn moved(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
     old.len() != new.len() || !old.iter().zip(new).all(same)
 }
 
-/// Shortest time of a request at a variant on the most cores it may have, by its profile, in ms.
+/// Shortest time of a request at a variant on the most cores it may have, by its profile, in ms; 0 without one.
 pub fn shortest_ms(variant: &Variant) -> f64 {
+    if !variant.has_profile() {
+        return 0.0;
+    }
     let most = variant.cores(variant.max);
     let profile = variant.profile.uncorrected();
     profile.shortest_ms(most).min(HOUR_MS as f64)
-}
-
-fn shares(
-    service: &Service,
-    runs: &[Run],
-    slots: &[u32],
-    failing: &[bool],
-    demand: Option<Rps>,
-) -> Option<Vec<f64>> {
-    let mut capacities: Vec<f64> = runs.iter().map(|run| run.capacity_rps(service)).collect();
-    let mut well = capacities.clone();
-    for (capacity, _) in well.iter_mut().zip(failing).filter(|(_, fails)| **fails) {
-        *capacity = 0.0;
-    }
-    if well.iter().any(|capacity| *capacity > 0.0) {
-        capacities = well;
-    }
-    let accuracies: Vec<f64> = runs
-        .iter()
-        .map(|run| run.variant.accuracy / 100.0)
-        .collect();
-    let carried = demand.and_then(|demand| quota::by_accuracy(&capacities, &accuracies, demand.0));
-    let with_slow = || {
-        let slow = slow_capacities(service, runs, failing);
-        let left = demand?.0 - capacities.iter().sum::<f64>();
-        let part = (left / slow.iter().sum::<f64>()).min(1.0);
-        let each = capacities.iter().zip(&slow);
-        let all: Vec<f64> = each.map(|(one, slow)| one + part * slow).collect();
-        quota::by_capacity(&all).filter(|_| part > 0.0)
-    };
-    let in_proportion = || quota::by_capacity(&capacities);
-    // Too slow for the latency budget, but the only cores there are.
-    let by_slots = || quota::by_capacity(&slots.iter().map(|n| f64::from(*n)).collect::<Vec<_>>());
-    carried
-        .or_else(with_slow)
-        .or_else(in_proportion)
-        .or_else(by_slots)
-        .map(rounded)
-}
-
-/// Rounds shares to one in [`SHARE_STEPS`]. The largest share takes the rest, so that they sum to 1.
-fn rounded(shares: Vec<f64>) -> Vec<f64> {
-    let mut steps: Vec<f64> = shares
-        .into_iter()
-        .map(|share| (share * SHARE_STEPS).round())
-        .collect();
-    let rest = SHARE_STEPS - steps.iter().sum::<f64>();
-    if let Some(max) = steps.iter_mut().max_by(|a, b| a.total_cmp(b)) {
-        *max += rest;
-    }
-    steps.into_iter().map(|steps| steps / SHARE_STEPS).collect()
 }
 
 #[cfg(test)]

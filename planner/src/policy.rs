@@ -1,5 +1,6 @@
 //! Actual cores and demand → target cores, with the reason. No side effects; the clock only limits the solver's time.
 //!
+//! - a variant has no profile → the cores stay: nothing is known of others
 //! - demand is unknown, or no request has been seen → the cores stay (a failed scrape is no reason to act)
 //! - optimal → the optimum, unless the actual allocation carries the demand and is within the tolerance of it, or the
 //!   forecast has not settled
@@ -127,12 +128,26 @@ pub fn decide(service: &Service, actual: &[Actual], inputs: Option<Inputs>) -> D
         let why = "no demand is known yet: no request was seen, or none since its first count";
         return keep(actual, SolveStatus::NoDemand, why.to_owned());
     };
+    if let Some(why) = no_profile(service) {
+        return keep(actual, SolveStatus::NoProfile, why);
+    }
     let solve =
         |service: &Service, actual: &[Actual]| service.policy.decide(service, actual, inputs);
     if service.limits.is_empty() {
         return solve(service, actual);
     }
     bounded::decide(service, actual, inputs.forecast.window_full, solve)
+}
+
+/// Reason why cores are not planned: variants without a profile.
+fn no_profile(service: &Service) -> Option<String> {
+    let each = service.variants.iter();
+    let without = each.filter(|variant| !variant.has_profile());
+    let names: Vec<&str> = without.map(|variant| variant.name.as_str()).collect();
+    let names = names.join(", ");
+    (!names.is_empty()).then(|| {
+        format!("cores stay, and shares go by measured rates: without a profile ({names}) no cores are planned")
+    })
 }
 
 /// Batch of each variant, by the allocations and the present demand, with which batches fill.

@@ -44,9 +44,20 @@ pub struct Fit {
     pub intercept_rps: f64,
 }
 
+/// Origin of a profile's times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Measured beforehand, or written by a person.
+    Given,
+    /// None is known: a start value, which measured times replace as soon as there are any.
+    Start,
+}
+
 /// Performance of a variant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Profile {
+    /// Origin of its times.
+    pub origin: Origin,
     /// Latency model.
     pub latency: Latency,
     /// Number of batches executed at the same time.
@@ -69,6 +80,11 @@ impl Profile {
             correction: Correction::NONE,
             ..self
         }
+    }
+
+    /// Whether nothing is known of it: it has a start value, and nothing was measured.
+    pub fn is_unknown(&self) -> bool {
+        self.origin == Origin::Start && self.correction == Correction::NONE
     }
 
     /// Returns the number of requests executed at the same time with `cores`; 0 without cores.
@@ -144,6 +160,7 @@ mod tests {
 
     fn profile(parallelism: Parallelism, batch: u32) -> Profile {
         Profile {
+            origin: Origin::Given,
             latency: Latency {
                 model: LatencyModel {
                     gamma_ms: 30.0,

@@ -17,7 +17,7 @@ use weir_api::Cores;
 
 use crate::capacity::{Allocation, ResourceLimits};
 use crate::forecast::DemandRule;
-use crate::profile::Profile;
+use crate::profile::{Origin, Profile};
 
 pub use accuracy_mix::AccuracyMix;
 pub use limits::{
@@ -351,6 +351,11 @@ impl Variant {
     /// Cores of that many steps.
     pub fn cores(&self, steps: u32) -> Cores {
         self.step.times(steps)
+    }
+
+    /// Whether its times and its rate were known before it served.
+    pub fn has_profile(&self) -> bool {
+        self.profile.origin == Origin::Given
     }
 
     /// Returns the number of replicas kept without any share.

@@ -20,6 +20,7 @@ mod servers;
 mod service_times;
 mod stages;
 mod variant;
+mod without_profile;
 #[cfg(feature = "serve")]
 mod written;
 
@@ -34,8 +35,8 @@ pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN, check_profile};
 pub use raw::SloService;
 pub use raw::from_yaml;
 pub use raw::{
-    RawBounds, RawBudget, RawCapacity, RawCpu, RawDuration, RawLatency, RawRange, RawReference,
-    RawVariant, ServiceSpec,
+    RawBounds, RawBudget, RawCapacity, RawCores, RawCpu, RawDuration, RawLatency, RawRange,
+    RawReference, RawVariant, ServiceSpec,
 };
 pub use servers::{Place, place};
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::service::{ConfigError, FILE_BYTES_MAX, Service};
-use crate::spec::{ServiceFile, ServiceSpec};
+use crate::spec::{RawBudget, ServiceFile, ServiceSpec};
 
 pub use file::{ReplaceError, WritableFile};
 pub use folder::{DELETED_MAX, ServiceFolder};
@@ -87,16 +87,16 @@ impl Specification {
     ) -> Result<(Specification, Service), ConfigError> {
         let spec = parse(text)?;
         let (before, after) = (&self.spec, &spec);
-        let shared = before.budget.shared.as_ref();
+        let [budget, successor] = [before, after].map(ServiceSpec::sizes);
         // In a shared budget, parts are counted in steps.
-        let step = |spec: &ServiceSpec| shared.map(|_| spec.budget.step.0.to_string());
+        let step = |of: &RawBudget| budget.shared.as_ref().map(|_| of.step.0.to_string());
         for (key, before, after) in [
             ("service", &before.service, &after.service),
             ("listen", &before.listen, &after.listen),
             ("keyEnv", &before.key_env, &after.key_env),
             ("keyFile", &before.key_file, &after.key_file),
-            ("budget.shared", &before.budget.shared, &after.budget.shared),
-            ("budget.step", &step(before), &step(after)),
+            ("budget.shared", &budget.shared, &successor.shared),
+            ("budget.step", &step(&budget), &step(&successor)),
         ] {
             if before != after {
                 return Err(ConfigError::Value {

@@ -134,3 +134,37 @@ async fn planner_can_die_and_be_restarted() {
     let answered = see(scene.infer()).await.unwrap();
     assert_eq!(answered.status, 200);
 }
+
+/// Names, clusters and an objective: the times are measured, and shares follow them.
+#[tokio::test]
+async fn service_without_profiles_is_shared_by_measured_rates() {
+    let _alone = super::alone().await;
+    let address = free_port().unwrap();
+    let scene = scene(address).await;
+    let admin = scene.envoy.admin();
+    let service = format!(
+        "service: {SERVICE}
+listen: {address}
+keyEnv: {KEY_VARIABLE}
+slo: 1s
+proxies: {{stats: ['http://{admin}/stats/prometheus?filter=weir_']}}
+variants:
+- {{name: fast, cluster: fast}}
+- {{name: exact, cluster: exact}}
+"
+    );
+    let key = (KEY_VARIABLE, KEY);
+    let mut planner = Planner::start(SERVICE, address, &service, key).unwrap();
+    planner.until_ready(PATIENCE).await.unwrap();
+    let measured = async || {
+        let status = planner.status(1).await.unwrap();
+        let why = status.cycles.last().map(|cycle| cycle.why.clone());
+        let why = why.unwrap_or_default();
+        let named = ["fast", "exact"].map(|name| format!("; {name}: no profile; measured "));
+        let is_named = named.iter().all(|named| why.contains(named));
+        is_named && share_of(&planner, "fast").await > 0.7
+    };
+    load(&scene, 8, "shares by measured rates", measured).await;
+    let exact = share_of(&planner, "exact").await;
+    assert!(exact > 0.0, "{exact}");
+}

@@ -119,6 +119,11 @@ pub fn what_if(request: &WhatIf) -> Result<Planned, ConsoleError> {
     let mut complete = file.clone();
     change::fill_in(&mut complete)?;
     let service = Service::from_yaml(&complete.to_string())?;
+    if let Some(without) = service.variants.iter().find(|one| !one.has_profile()) {
+        let path = format!("variants.{}.latency", without.name);
+        let right = "given, or profile, for a what-if: nothing is known of other loads and cores; `weir profile` measures it";
+        return Err(ConsoleError::value(path, "missing", right));
+    }
     let actual = actual(&service, &request.actual, &initial)?;
     let inputs = inputs(&service, request.rate_rps);
     let decision = policy::decide(&service, &actual, Some(inputs));

@@ -151,6 +151,7 @@ export class Live {
             const predicted = planned.get(name)?.service_ms;
             return ratio === null || !predicted ? "–" : number(ratio * predicted, 0);
         };
+        const known = (one) => one.service_time.has_profile !== false;
         table(byId("live-variants"), [
             { name: "Variant", cell: ([name]) => name },
             { name: "Cores", cell: ([, one]) => `${number(one.cores_actual, 2)} of ${number(one.cores_target, 2)}` },
@@ -160,13 +161,13 @@ export class Live {
             { name: "Slots", cell: ([, one]) => number(one.slots) },
             { name: "Batch", cell: ([, one]) => number(one.batch) },
             { name: "Sustains, /s", cell: ([, one]) => number(one.capacity_rps) },
-            { name: "Predicted, ms", cell: ([name]) => number(planned.get(name)?.service_ms, 0) },
+            { name: "Predicted, ms", cell: ([name, one]) => known(one) ? number(planned.get(name)?.service_ms, 0) : "–" },
             { name: "Measured, ms", cell: measured },
             { name: "5 min: mean, ms", cell: ([name]) => number(short.get(name)?.measured_ms, 0) },
             { name: "99 %, ms", cell: ([name]) => number(short.get(name)?.service_ms?.p99, 0) },
             { name: "On time", cell: ([name]) => percent(onTimeOf(short.get(name))) },
             { name: "Waiting", cell: ([name]) => number(requests?.waiting_by_variant[name]) },
-            { name: "State", text: true, cell: ([, one]) => one.service_time.state },
+            { name: "State", text: true, cell: ([, one]) => one.service_time.state + (known(one) ? "" : ", no profile") },
             { name: "Blocker", text: true, cell: ([, one]) => blocker(one) },
         ], variants);
         table(byId("live-proxies"), [

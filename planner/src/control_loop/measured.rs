@@ -25,7 +25,7 @@ impl Measured {
         Measured {
             readiness: Readiness::new(variants),
             horizon: Horizon::new(variants),
-            service_times: ServiceTimes::new(variants),
+            service_times: ServiceTimes::new(&service.variants),
             group_times: GroupTimes::new(variants),
         }
     }

@@ -188,7 +188,10 @@ impl Planner {
                 share: part.map(|part| part.share).unwrap_or_default(),
                 slots: part.map_or(0, |part| part.slots),
                 batch: confirmed.unwrap_or_else(|| part.map_or(0, |part| part.batch)),
-                capacity_rps: Rps(capacity),
+                capacity_rps: Rps(match variant.profile.is_unknown() {
+                    true => 0.0,
+                    false => capacity,
+                }),
                 routed: routed.and_then(|routed| routed.get(index)).copied(),
                 service_time: self.service_time(index),
                 blocker: self.rollout.blockers.get(index).cloned().flatten(),

@@ -16,6 +16,8 @@
 //! A profile that is far off is replaced by what is measured ([`learnt`]). The variant's state is compared with that then:
 //! what takes fifteen times its profile for good has a wrong profile, and no neighbour.
 //!
+//! A variant without a profile has a start value in its place, which what is measured replaces from the first estimate on.
+//!
 //! A profile whose times are not measured for `serviceTimes.driftAfter` is reported once, and in each reason.
 
 mod far_off;
@@ -33,13 +35,15 @@ use crate::capacity::Allocation;
 use crate::observe::{ExecutionCounts, Executions, FullRate, FullRates, Scrape};
 use crate::plan::{Expected, expected};
 use crate::profile::Correction;
-use crate::service::{Reading, Service, ServiceTimeRule, StateMachine, VariantState, slow_above};
+use crate::service::{
+    Reading, Service, ServiceTimeRule, StateMachine, Variant, VariantState, slow_above,
+};
 use crate::telemetry::status::ServiceTimeReport;
 use full::FullPart;
 use learnt::Learnt;
 pub(crate) use notes::far_off_note;
-use notes::{drift_note, log_state, measured_note, renewal};
-use window::{Block, Estimate, WINDOW, Window, ratio};
+use notes::{drift_note, log_state, measured_note, no_profile_note, renewal};
+use window::{Block, Estimate, WINDOW, Window, ratio, ratio_to_start};
 
 /// Time after the first execution of new replicas for which they may be cold.
 const WARM_UP: Duration = Duration::from_secs(10);
@@ -83,11 +87,18 @@ struct VariantTimes {
 
 impl ServiceTimes {
     /// Creates an empty record.
-    pub(super) fn new(variants: usize) -> ServiceTimes {
+    pub(super) fn new(variants: &[Variant]) -> ServiceTimes {
+        let times = |variant: &Variant| VariantTimes {
+            learnt: match variant.has_profile() {
+                true => Learnt::default(),
+                false => Learnt::without_profile(),
+            },
+            ..VariantTimes::default()
+        };
         ServiceTimes {
             counts: ExecutionCounts::default(),
             full: FullRates::default(),
-            variants: vec![VariantTimes::default(); variants],
+            variants: variants.iter().map(times).collect(),
         }
     }
 
@@ -106,7 +117,7 @@ impl ServiceTimes {
         rule: &ServiceTimeRule,
     ) {
         if let Some(times) = self.variants.get_mut(variant) {
-            times.learnt = Learnt::continuing(known, (now, age), rule);
+            times.learnt = times.learnt.continuing(known, (now, age), rule);
         }
     }
 }
@@ -142,10 +153,8 @@ impl VariantTimes {
             self.learn(now, estimate, rule);
         }
         let ratio = estimate.and_then(|estimate| estimate.of_answers);
-        let planned = match self.learnt.is_far_off(now) {
-            true => self.correction(now),
-            false => 1.0,
-        };
+        let replaces = !self.learnt.has_profile() || self.learnt.is_far_off(now);
+        let planned = if replaces { self.correction(now) } else { 1.0 };
         let reading = self.reading(now, ratio.map(|ratio| ratio / planned));
         let changed = self.machine.see(now, reading, rule);
         self.drift(now, ratio, rule);
@@ -217,7 +226,10 @@ impl VariantTimes {
             mean_ms
         };
         let full_ms = is_busy.then_some(full_ms);
-        let ratio = ratio(mean_ms, full_ms, &expected.mean_ms(new.together()));
+        let ratio = match self.learnt.has_profile() {
+            true => ratio(mean_ms, full_ms, &expected.mean_ms(new.together())),
+            false => ratio_to_start(mean_ms, expected.single_ms),
+        };
         let full = full.filter(|_| new.cut_off <= CUT_OFF_MAX * new.ended());
         let full = full.and_then(|full| FullPart::of(full, (length_s, taken), &expected));
         let full = full.filter(|part| new.cut_off == 0.0 || part.is_slow());
@@ -252,7 +264,7 @@ impl VariantTimes {
         let holds = |ratio: f64| (1.0 / above..=above).contains(&ratio);
         let is_inactive = self.machine.state() == VariantState::Inactive;
         match ratio.map(holds) {
-            _ if is_inactive => self.drifts_since = None,
+            _ if is_inactive || !self.learnt.has_profile() => self.drifts_since = None,
             Some(true) => self.drifts_since = None,
             Some(false) => self.drifts_since = self.drifts_since.or(Some(now)),
             None => {}
@@ -291,6 +303,7 @@ impl VariantTimes {
             is_bound: estimate.is_some_and(|estimate| estimate.of_answers.is_none()),
             correction,
             profile_ms: self.profile_ms,
+            has_profile: self.learnt.has_profile(),
             replaces_profile: rule.correct && self.learnt.is_far_off(now),
             drift_ms: self.drifted(now, rule).map(ms),
         }
@@ -370,10 +383,11 @@ impl Planner {
     pub(super) fn service_time_notes(&self) -> String {
         let each = self.service.variants.iter().enumerate();
         each.map(|(index, variant)| {
-            let report = self.service_time(index);
-            let measured = match far_off_note(&variant.name, &report) {
+            let (name, report) = (&variant.name, self.service_time(index));
+            let note = no_profile_note(name, &report).or_else(|| far_off_note(name, &report));
+            let measured = match note {
                 Some(note) => format!("; {note}"),
-                None => measured_note(&variant.name, &report),
+                None => measured_note(name, &report),
             };
             measured + &drift_note(&self.service.name, &variant.name, &report)
         })

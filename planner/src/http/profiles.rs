@@ -49,8 +49,8 @@ struct VariantProfile<'a> {
     profile_from: Option<&'a str>,
     /// Accuracy in percent.
     accuracy_percent: f64,
-    /// Latency of one batch of b requests on c cores: γ·b/c + ε/c + δ·b + η.
-    latency: LatencyModel,
+    /// Latency of one batch of b requests on c cores: γ·b/c + ε/c + δ·b + η. `null` without a profile.
+    latency: Option<LatencyModel>,
     /// Ratio of a high percentile to the mean latency.
     tail: f64,
     /// Number of batches executed at the same time; `null` for one per core.
@@ -59,7 +59,7 @@ struct VariantProfile<'a> {
     batch: u32,
     /// Sustained rate by cores, if measured; `null` if it follows from the latency.
     throughput: Option<ThroughputFit>,
-    /// Latency and rate by the profile, at the minimum and at the maximum cores of one replica.
+    /// Latency and rate by the profile, at the minimum and at the maximum cores of one replica; none without a profile.
     points: Vec<ProfilePoint>,
     /// Measured service time and the correction by it; `null` before the first cycle.
     measured: Option<&'a ServiceTimeReport>,
@@ -105,7 +105,7 @@ fn profile<'a>(
     variant: &'a Variant,
     latest: Option<&'a CycleReport>,
 ) -> VariantProfile<'a> {
-    let profile = variant.profile.uncorrected();
+    let (profile, has_profile) = (variant.profile.uncorrected(), variant.has_profile());
     let steps = [variant.min.max(1), variant.max];
     let point = |steps: u32| {
         let cores = variant.cores(steps);
@@ -120,7 +120,7 @@ fn profile<'a>(
         name: &variant.name,
         profile_from: variant.profile_from.as_deref(),
         accuracy_percent: variant.accuracy,
-        latency: profile.latency.model,
+        latency: has_profile.then_some(profile.latency.model),
         tail: profile.latency.tail,
         parallelism: profile.parallelism,
         batch: profile.batch,
@@ -129,7 +129,11 @@ fn profile<'a>(
             intercept_rps: fit.intercept_rps,
             utilisation: profile.utilisation,
         }),
-        points: steps.map(point).into(),
+        points: steps
+            .map(point)
+            .into_iter()
+            .filter(|_| has_profile)
+            .collect(),
         measured: measured.map(|report| &report.service_time),
     }
 }

@@ -1,6 +1,7 @@
 //! Status of a resource from the report of a cycle: pure. Conditions and their reasons are closed lists;
 //! details for people are in the messages.
 
+mod profile;
 mod service_times;
 mod shared_budget;
 mod unplanned;
@@ -127,7 +128,7 @@ pub fn planned_status(
     let cores = cores_condition(service, report);
     let values = [
         accepted_condition(),
-        profile_condition(service),
+        profile::condition(service),
         ready_condition(service, report, &plan, &cores),
         plan,
         cores,
@@ -191,23 +192,11 @@ fn find(status: &SloServiceStatus, about: ConditionType) -> Option<&Condition> {
     all.find(|condition| condition.type_ == about.label())
 }
 
-fn profile_condition(service: &Service) -> ConditionValue {
-    let condition = |reason, message: &str| {
-        ConditionValue::new(ConditionType::ProfileReady, true, reason, message)
-    };
-    let each = service.variants.iter();
-    let each = each.filter_map(|one| Some(format!("{}: {}", one.name, one.profile_from.as_ref()?)));
-    let from: Vec<String> = each.collect();
-    match from.is_empty() {
-        true => condition("Given", "every variant's latency is given in the resource"),
-        false => condition("Read", &from.join("; ")),
-    }
-}
-
 fn plan_condition(report: &CycleReport) -> ConditionValue {
     let (holds, reason) = match (report.revision, report.outcome) {
         (None, _) => (false, "NoPlan"),
         (_, SolveStatus::NoDemand) => (true, "NoDemand"),
+        (_, SolveStatus::NoProfile) => (true, "NoProfile"),
         (_, SolveStatus::Optimal) if report.kept => (true, "Kept"),
         (_, SolveStatus::Optimal) => (true, "Optimal"),
         (_, SolveStatus::Good) => (true, "Good"),
@@ -352,12 +341,13 @@ fn health_condition(report: &CycleReport, notes: &WatchNotes) -> ConditionValue 
     match report.outcome {
         SolveStatus::Infeasible => condition("DemandAboveCapacity", report.why.clone()),
         SolveStatus::OutOfTime => condition("SolverOutOfTime", report.why.clone()),
-        SolveStatus::NoDemand | SolveStatus::Optimal | SolveStatus::Good => {
-            match service_times::degraded(report) {
-                Some((reason, message)) => condition(reason, message),
-                None => ConditionValue::new(ConditionType::Degraded, false, "AsExpected", ""),
-            }
-        }
+        SolveStatus::NoDemand
+        | SolveStatus::NoProfile
+        | SolveStatus::Optimal
+        | SolveStatus::Good => match service_times::degraded(report) {
+            Some((reason, message)) => condition(reason, message),
+            None => ConditionValue::new(ConditionType::Degraded, false, "AsExpected", ""),
+        },
     }
 }
 

@@ -37,6 +37,15 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Whether nothing is known of it: it has no profile, and nothing was measured.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.profile.is_unknown()
+    }
+
+    pub(super) fn replicas(&self) -> f64 {
+        f64::from(self.allocation.replicas())
+    }
+
     pub(super) fn capacity_rps(&self, service: &Service) -> f64 {
         self.capacity_within_rps(service.latency_max_ms)
     }

@@ -43,6 +43,11 @@ impl Policy for Infadapter {
         Ok(())
     }
 
+    /// In mode advisory it plans no cores without them, and its shares go by measured rates.
+    fn needs_profiles(&self) -> bool {
+        false
+    }
+
     /// The reserve of a fitted rate: slots that are all in use leave no time to wait.
     fn derived_utilisation(&self) -> f64 {
         UTILISATION

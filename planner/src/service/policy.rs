@@ -32,6 +32,12 @@ pub trait Policy: Any + Debug + Send + Sync {
     /// A value that the policy cannot plan with.
     fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError>;
 
+    /// Whether it plans with times on other cores or of other batches than the present ones, so that every variant needs a
+    /// profile, and an accuracy.
+    fn needs_profiles(&self) -> bool {
+        true
+    }
+
     /// Fraction of the rate that it plans with, where that follows from latency and parallelism alone.
     fn derived_utilisation(&self) -> f64 {
         1.0
@@ -230,6 +236,8 @@ pub struct Decision {
 pub enum SolveStatus {
     /// There was nothing to solve for.
     NoDemand,
+    /// A variant has no profile: cores are not planned.
+    NoProfile,
     /// Proven.
     Optimal,
     /// Time ran out; the gap is in the why.
@@ -242,8 +250,9 @@ pub enum SolveStatus {
 
 impl SolveStatus {
     /// All of them.
-    pub const ALL: [SolveStatus; 5] = [
+    pub const ALL: [SolveStatus; 6] = [
         SolveStatus::NoDemand,
+        SolveStatus::NoProfile,
         SolveStatus::Optimal,
         SolveStatus::Good,
         SolveStatus::Infeasible,
@@ -254,6 +263,7 @@ impl SolveStatus {
     pub const fn label(self) -> &'static str {
         match self {
             SolveStatus::NoDemand => "no-demand",
+            SolveStatus::NoProfile => "no-profile",
             SolveStatus::Optimal => "optimal",
             SolveStatus::Good => "good",
             SolveStatus::Infeasible => "infeasible",

@@ -16,6 +16,7 @@ use super::servers::refuse_groups;
 use super::service_times::service_times;
 use super::stages::stages;
 use super::variant::{Frame, size};
+use super::without_profile;
 use super::{KeySource, ServiceFile};
 use crate::policy::{self, WEIGHT_MAX};
 use crate::service::rule::{refusal, rule, valid_name, within};
@@ -90,10 +91,16 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         whole_ms(path, value, range, ", less than cycle")
     };
     let policy = policy::checked(raw.policy, raw.sections())?;
-    let step = step(raw.budget.step.0)?;
+    without_profile::check(&raw)?;
+    let written = raw.sizes();
+    let step = step(written.step.0)?;
     let steps = (1..=BUDGET_MAX, step);
-    let budget = size("budget.cores", raw.budget.cores.0, steps, "")?;
+    let budget = size("budget.cores", written.cores.0, steps, "")?;
     let frame = Frame {
+        service: &name,
+        slo_ms: RawDuration(slo).as_ms(),
+        start_slots: without_profile::start_slots(&raw.proxies),
+        has_accuracies: raw.all_variants().any(|variant| variant.accuracy.is_some()),
         budget,
         step,
         mode: raw.mode,
@@ -101,7 +108,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
     };
     let resources = resources(raw.variants.as_deref(), raw.stages.as_deref());
     let (stages, variants) = stages(&name, raw.variants, raw.stages, frame)?;
-    let limits = limits(&raw.budget.resources, &resources, &stages, &variants)?;
+    let limits = limits(&written.resources, &resources, &stages, &variants)?;
     Ok(Service {
         name,
         slo,
@@ -115,7 +122,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         objective: objective(&raw.objective)?,
         budget,
         step,
-        shared: membership(raw.budget.shared, raw.budget.weight)?,
+        shared: membership(written.shared, written.weight)?,
         limits,
         demand: demand(&raw.demand, &variants)?,
         solver_limit: shorter("solver.timeLimit", raw.solver.time_limit)?,

@@ -48,7 +48,8 @@ impl ServiceSpec {
         &mut self,
         read: impl Fn(&str, &RawReference) -> Result<String, ConfigError>,
     ) -> Result<(), ConfigError> {
-        let sizes = (self.budget.step, self.budget.cores);
+        let budget = self.sizes();
+        let sizes = (budget.step, budget.cores);
         let own = self.variants.iter_mut().flatten().enumerate();
         for (index, variant) in own {
             resolve(&format!("variants[{index}]"), variant, sizes, &read)?;
@@ -143,10 +144,11 @@ fn within_range(
         "{} to {}, the cores that the profile was measured on, {more}",
         cores.min, cores.max
     );
+    let sizes = variant.sizes();
     for (key, value) in [
-        ("min", variant.cores.min.0.max(step.0)),
-        ("initial", variant.cores.initial.0.max(step.0)),
-        ("max", variant.cores.max.unwrap_or(budget).0),
+        ("min", sizes.min.0.max(step.0)),
+        ("initial", sizes.initial.0.max(step.0)),
+        ("max", sizes.max.unwrap_or(budget).0),
     ] {
         let fits = (cores.min..=cores.max).contains(&value.as_f64());
         rule(fits, format!("{at}.cores.{key}"), value, &right)?;

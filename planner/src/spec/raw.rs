@@ -117,6 +117,7 @@ pub use yaml::from_yaml;
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules(&[
     ("has(self.variants) != has(self.stages)", "exactly one of the two: variants (of a service) or stages (of a pipeline)"),
+    ("has(self.budget) || self.mode == 'advisory'", "budget, in mode active: the cores that all variants may use together"),
     ("!has(self.stages) || self.policy in ['ipa', 'themis']", "stages are for policy ipa and themis: the others know one stage"),
     ("has(self.defaultClass) == (has(self.classes) && self.classes.size() > 0)", "defaultClass is to be one of classes, and left out without any"),
     ("!has(self.sponge) || self.policy == 'sponge'", "sponge is for policy sponge"),
@@ -186,8 +187,10 @@ pub struct ServiceSpec {
     /// Weights of the objective of policy infadapter.
     #[serde(default)]
     pub objective: RawObjective,
-    /// Maximum that all variants may use together at any moment.
-    pub budget: RawBudget,
+    /// Maximum that all variants may use together at any moment. In mode advisory it defaults to the initial cores of all
+    /// replicas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<RawBudget>,
     /// Rule that turns arrivals into the demand to plan for.
     #[serde(default)]
     pub demand: RawDemand,

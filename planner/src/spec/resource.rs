@@ -260,7 +260,7 @@ mod tests {
             let rule = format!("!has(self.{name}) || self.policy == '{name}'");
             assert!(rules.iter().any(|one| one["rule"] == rule), "{rule}");
         }
-        assert_eq!(rules.len(), with_settings.len() + 3);
+        assert_eq!(rules.len(), with_settings.len() + 4);
     }
 
     #[test]

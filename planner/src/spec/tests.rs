@@ -15,6 +15,7 @@ mod price;
 mod proxies;
 mod shared;
 mod types;
+mod without_profile;
 mod workload;
 
 const EXAMPLE: &str = include_str!("../../service.example.yaml");

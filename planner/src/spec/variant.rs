@@ -12,9 +12,9 @@ use super::raw::{
     RawCapacity, RawCpu, RawLatency, RawParallelism, RawReconfigure, RawReference, RawReplicas,
     RawVariant, RawWorkload,
 };
-use super::servers;
+use super::{servers, without_profile};
 use crate::capacity::Allocation;
-use crate::profile::{Correction, Fit, Latency, Profile};
+use crate::profile::{Correction, Fit, Latency, Origin, Profile};
 use crate::service::rule::{refusal, rule, valid_name, within};
 use crate::service::{
     BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Reconfigure, Replicas, Variant,
@@ -40,6 +40,14 @@ fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
 /// Properties of the service that a variant's rules depend on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame<'a> {
+    /// Name of the service.
+    pub(super) service: &'a str,
+    /// Objective, in ms.
+    pub(super) slo_ms: f64,
+    /// Executions at the same time of a replica without a profile, until they are measured.
+    pub(super) start_slots: u32,
+    /// Whether any variant has an accuracy.
+    pub(super) has_accuracies: bool,
     /// Budget, in steps.
     pub(super) budget: u32,
     /// Step of all numbers of cores.
@@ -80,7 +88,7 @@ pub(super) fn variant(
         Some(raw) => size(&key(name), raw.0, (range, step), unit),
         None => Ok(*range.end()),
     };
-    let written = &raw.cores;
+    let written = without_profile::cores(at, raw)?;
     let max = cores("cores.max", written.max, 1..=highest, "within budget.cores")?;
     let min = Some(written.min);
     let min = cores("cores.min", min, 0..=max, "at most cores.max")?;
@@ -92,26 +100,15 @@ pub(super) fn variant(
         let right = "left out, and latency given instead: references are not followed here";
         return Err(refusal(key("profile"), reference.label(), right));
     }
-    let right = "given, or profile (where it is)";
-    let model = raw.latency.as_ref();
-    let model = model.ok_or_else(|| refusal(key("latency"), "missing", right))?;
-    let of_profile = |error| of_profile(raw, error);
-    let (fit, utilisation) = match &raw.capacity {
-        Some(capacity) => {
-            let (fit, utilisation) = fit(&key("capacity"), capacity).map_err(of_profile)?;
-            (Some(fit), utilisation)
+    within(key("batch"), raw.batch, 1..=BATCH_MAX, "requests")?;
+    let profile = match &raw.latency {
+        Some(model) => {
+            let given = given(at, raw, model, frame);
+            given.map_err(|error| of_profile(raw, error))?
         }
-        None => (None, frame.policy.derived_utilisation()),
+        None => without_profile::start(at, raw, frame)?,
     };
-    let lanes = parallelism(&key("latency.parallelism"), model.parallelism);
-    let profile = Profile {
-        latency: latency(&key("latency"), model).map_err(of_profile)?,
-        parallelism: lanes.map_err(of_profile)?,
-        batch: within(key("batch"), raw.batch, 1..=BATCH_MAX, "requests")?,
-        fit,
-        utilisation,
-        correction: Correction::NONE,
-    };
+    let (min, max) = without_profile::planned_cores(&profile, initial, (min, max));
     let (replicas, count) = replicas(&key("replicas"), raw.replicas)?;
     let shape = VariantShape {
         profile: &profile,
@@ -157,7 +154,7 @@ pub(super) fn variant(
         grpc_cluster: raw.grpc_cluster.clone(),
         model: raw.model.clone(),
         path: raw.path.clone(),
-        accuracy: accuracy(key("accuracy"), raw.accuracy)?,
+        accuracy: accuracy(key("accuracy"), raw.accuracy, frame)?,
         initial: Allocation::new(count, step.times(initial)),
         step,
         min,
@@ -173,6 +170,31 @@ pub(super) fn variant(
         resize: place.resize,
         cgroup: place.cgroup,
         workload,
+    })
+}
+
+/// Profile of a variant whose latency is given.
+fn given(
+    at: &str,
+    raw: &RawVariant,
+    model: &RawLatency,
+    frame: Frame<'_>,
+) -> Result<Profile, ConfigError> {
+    let (fit, utilisation) = match &raw.capacity {
+        Some(capacity) => {
+            let (fit, utilisation) = fit(&format!("{at}.capacity"), capacity)?;
+            (Some(fit), utilisation)
+        }
+        None => (None, frame.policy.derived_utilisation()),
+    };
+    Ok(Profile {
+        origin: Origin::Given,
+        latency: latency(&format!("{at}.latency"), model)?,
+        parallelism: parallelism(&format!("{at}.latency.parallelism"), model.parallelism)?,
+        batch: raw.batch,
+        fit,
+        utilisation,
+        correction: Correction::NONE,
     })
 }
 
@@ -256,8 +278,11 @@ fn replicas(at: &str, raw: RawReplicas) -> Result<(Replicas, u32), ConfigError> 
     Ok((Replicas { min, max }, initial))
 }
 
-fn accuracy(at: String, raw: Option<f64>) -> Result<f64, ConfigError> {
-    let right = "0 to 100 percent, here or in the profile";
+fn accuracy(at: String, raw: Option<f64>, frame: Frame<'_>) -> Result<f64, ConfigError> {
+    if !frame.has_accuracies && !frame.policy.needs_profiles() {
+        return Ok(without_profile::NO_ACCURACY);
+    }
+    let right = "0 to 100 percent, here or in the profile; or left out of all variants";
     let percent = raw.ok_or_else(|| refusal(&at, "missing", right))?;
     within(at, percent, 0.0..=100.0, "percent")
 }

@@ -139,7 +139,8 @@ pub struct VariantReport {
     pub slots: u32,
     /// Batch size in the latest plan.
     pub batch: u32,
-    /// Rate that the actual cores are planned with: what they sustain, less the reserve of `capacity.utilisation`.
+    /// Rate that the actual cores are planned with: what they sustain, less the reserve of `capacity.utilisation`. 0
+    /// without a profile until something is measured.
     pub capacity_rps: Rps,
     /// Share of the latest requests that it got, beside its quota; `null` until enough of them are known.
     pub routed: Option<RoutedShare>,
@@ -168,7 +169,9 @@ pub struct ServiceTimeReport {
     pub is_bound: bool,
     /// Factor on the profile's time that is planned with, at the actual cores.
     pub correction: f64,
-    /// Time of its largest batch by the profile on the actual cores, in ms; `null` without cores.
+    /// Whether the variant has a profile. Without one, ratios are to a start value, and it is planned with what is measured.
+    pub has_profile: bool,
+    /// Time of its largest batch by the profile, or the start value, on the actual cores, in ms; `null` without cores.
     pub profile_ms: Option<f64>,
     /// Whether the profile is far off, so that it is planned with what is measured, whatever the largest correction is.
     pub replaces_profile: bool,
@@ -185,6 +188,7 @@ impl Default for ServiceTimeReport {
             cut_off: 0,
             is_bound: false,
             correction: 1.0,
+            has_profile: true,
             profile_ms: None,
             replaces_profile: false,
             drift_ms: None,

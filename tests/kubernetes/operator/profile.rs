@@ -94,7 +94,7 @@ async fn inline_profile_and_reference_together_are_refused() {
     let refused = api.create(&kube::api::PostParams::default(), &demo).await;
     let refused = refused.unwrap_err().to_string();
     assert!(
-        refused.contains("exactly one of the two: latency (its model) or profile"),
+        refused.contains("at most one of the two: latency (its model) or profile"),
         "{refused}"
     );
 }

@@ -4,7 +4,7 @@ use weir_planner::telemetry::heartbeat::LATE_MAX;
 
 use super::Answer;
 use super::check::Section;
-use crate::inspect::view::{CycleView, StatusView};
+use crate::inspect::view::{CycleView, StatusView, VariantView};
 use crate::inspect::{Failure, Samples};
 
 /// Version of this command.
@@ -173,7 +173,7 @@ fn cycle_checks(section: &mut Section, latest: &CycleView, now_ms: u64) {
         .collect();
     let cores = none(&blocked, |blocked| blocked);
     section.check("every variant has its target", cores, CORES);
-    let named = |fails: &dyn Fn(&crate::inspect::view::VariantView) -> bool| -> Vec<&str> {
+    let named = |fails: &dyn Fn(&VariantView) -> bool| -> Vec<&str> {
         let failing = variants.clone().filter(|(_, variant)| fails(variant));
         failing.map(|(name, _)| name.as_str()).collect()
     };
@@ -184,7 +184,12 @@ fn cycle_checks(section: &mut Section, latest: &CycleView, now_ms: u64) {
     let profile = none(&drifted, |drifted| {
         format!("the measured times of {drifted} are others")
     });
-    section.check("every profile holds", profile, PROFILE);
+    let without = variants.filter_map(|(name, variant)| {
+        let measured = variant.service_time.without_profile()?;
+        Some(format!("; {name}: {measured}"))
+    });
+    let name = format!("every profile holds{}", without.collect::<String>());
+    section.check(name, profile, PROFILE);
 }
 
 fn proxy_checks(section: &mut Section, status: &StatusView, planner: Option<&str>) {

@@ -89,9 +89,11 @@ fn variants(cycle: &CycleView) -> Table {
         "variant", "cores", "replicas", "share %", "slots", "batch", "capacity", "time", "state",
     ]);
     for (name, variant) in &cycle.variants {
-        let time = match variant.service_time.measured_ratio {
-            Some(ratio) => format!("× {ratio:.2}"),
-            None => "–".to_owned(),
+        let times = &variant.service_time;
+        let time = match (times.measured_ratio, times.measured_ms()) {
+            (Some(_), Some(ms)) if !times.has_profile => format!("{ms:.0} ms"),
+            (Some(ratio), _) => format!("× {ratio:.2}"),
+            (None, _) => "–".to_owned(),
         };
         table.add_row(vec![
             Cell::new(name),
@@ -123,7 +125,7 @@ fn state(variant: &VariantView) -> String {
     }
 }
 
-/// Returns a line for each variant whose actual state is not its target, or whose profile is corrected.
+/// Returns a line for each variant whose actual state is not its target, whose profile is corrected, or that has none.
 pub(crate) fn blockers(cycle: &CycleView) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, variant) in &cycle.variants {
@@ -131,6 +133,10 @@ pub(crate) fn blockers(cycle: &CycleView) -> Vec<String> {
             let (reason, why) = (&blocker.reason, &blocker.why);
             let cores = change(variant.cores_actual, variant.cores_target);
             lines.push(format!("{name}, cores {cores}: {reason}: {why}"));
+        }
+        if let Some(measured) = variant.service_time.without_profile() {
+            lines.push(format!("{name}: {measured}"));
+            continue;
         }
         let correction = variant.service_time.correction;
         if (correction - 1.0).abs() > 0.005 {
@@ -312,6 +318,29 @@ pub(crate) mod tests {
         let text = super::status(&view(status), 0);
         let expected = "no plan yet; no planner is known to lead\nno cycle yet\nno proxy polls\n";
         assert!(text.ends_with(expected), "{text}");
+    }
+
+    #[test]
+    fn variant_without_a_profile_is_shown_with_what_is_measured() {
+        let mut status = example();
+        let times = &mut status["latest"]["variants"]["a"]["service_time"];
+        *times = json!({
+            "state": "normal", "measured_ratio": 43.0, "correction": 43.0, "drift_ms": null, "executions": 812,
+            "has_profile": false, "profile_ms": 1.0,
+        });
+        let text = super::status(&view(status.clone()), 0);
+        let expected = "a: no profile; measured 43 ms over 812 executions\n";
+        assert!(
+            text.contains(expected) && text.contains(" 43 ms "),
+            "{text}"
+        );
+        assert!(!text.contains("a is planned with"), "{text}");
+        status["latest"]["variants"]["a"]["service_time"]["measured_ratio"] = json!(null);
+        let text = super::status(&view(status), 0);
+        assert!(
+            text.contains("a: no profile; nothing measured of late\n"),
+            "{text}"
+        );
     }
 
     #[test]

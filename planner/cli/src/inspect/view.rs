@@ -172,6 +172,35 @@ pub(crate) struct ServiceTimeView {
     pub(crate) measured_ratio: Option<f64>,
     pub(crate) correction: f64,
     pub(crate) drift_ms: Option<f64>,
+    /// Missing from planners before this version, where every variant has one.
+    #[serde(default = "has_profile")]
+    pub(crate) has_profile: bool,
+    #[serde(default)]
+    pub(crate) executions: u64,
+    #[serde(default)]
+    pub(crate) profile_ms: Option<f64>,
+}
+
+const fn has_profile() -> bool {
+    true
+}
+
+impl ServiceTimeView {
+    /// Time measured of a variant without a profile, in ms.
+    pub(crate) fn measured_ms(&self) -> Option<f64> {
+        let measured = self.measured_ratio.zip(self.profile_ms);
+        measured.map(|(ratio, start_ms)| ratio * start_ms)
+    }
+
+    /// Words about a variant without a profile.
+    pub(crate) fn without_profile(&self) -> Option<String> {
+        let measured = match self.measured_ms() {
+            Some(ms) => format!("measured {ms:.0} ms over {} executions", self.executions),
+            None if (self.correction - 1.0).abs() < 0.005 => "nothing measured yet".to_owned(),
+            None => "nothing measured of late".to_owned(),
+        };
+        (!self.has_profile).then(|| format!("no profile; {measured}"))
+    }
 }
 
 impl StatusView {

@@ -29,10 +29,11 @@ impl VariantExtent {
     /// The place where the cores are changed is not valid.
     pub(super) fn of(raw: &RawVariant, budget: &RawBudget) -> anyhow::Result<VariantExtent> {
         let place = place(&raw.name, raw)?;
-        let (min, initial) = (raw.cores.min.0, raw.cores.initial.0.as_f64());
+        let sizes = raw.sizes();
+        let (min, initial) = (sizes.min.0, sizes.initial.0.as_f64());
         let (min, max) = (
             min.max(budget.step.0).as_f64(),
-            raw.cores.max.unwrap_or(budget.cores).0.as_f64(),
+            sizes.max.unwrap_or(budget.cores).0.as_f64(),
         );
         let extrapolates = raw.profile.as_ref().is_some_and(|one| one.extrapolate);
         let doubled = std::iter::successors(Some(min), |cores| Some(cores * 2.0));
@@ -126,8 +127,9 @@ mod tests {
              variants: [{{name: small, cluster: a, accuracy: 90, {keys}}}]\n"
         );
         let spec = ServiceSpec::from_yaml(&text).unwrap();
+        let budget = spec.sizes();
         let variants = spec.variants.unwrap();
-        VariantExtent::of(&variants[0], &spec.budget).unwrap()
+        VariantExtent::of(&variants[0], &budget).unwrap()
     }
 
     #[test]

@@ -149,22 +149,19 @@ impl Profile {
 }
 
 fn variants(spec: &ServiceSpec, folder: &Path) -> anyhow::Result<Vec<Variant>> {
-    let of_stages = spec.stages.iter().flatten();
-    let of_stages = of_stages.flat_map(|stage| &stage.variants);
-    let all = spec.variants.iter().flatten().chain(of_stages);
     let variant = |raw: &RawVariant| {
         let reference = raw.profile.as_ref();
         let file = reference.and_then(|reference| reference.file.as_ref());
         Ok(Variant {
             name: raw.name.clone(),
-            extent: VariantExtent::of(raw, &spec.budget)?,
+            extent: VariantExtent::of(raw, &spec.sizes())?,
             slo: spec.slo.0,
             profile: file
                 .map(|file| folder.join(file))
                 .ok_or("its profile is in no file beside the service file"),
         })
     };
-    all.map(variant).collect()
+    spec.all_variants().map(variant).collect()
 }
 
 /// Whether a file has a profile that the planner takes: not if it is missing, or its measurement is not complete.

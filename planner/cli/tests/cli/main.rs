@@ -25,3 +25,4 @@ mod record_counters;
 mod replay;
 mod serve;
 mod solve;
+mod without_profile;

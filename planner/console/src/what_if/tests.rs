@@ -247,3 +247,17 @@ fn invalid_requests_are_refused() {
         assert!(error.contains(message), "{error}");
     }
 }
+
+#[test]
+fn variant_without_a_profile_is_refused() {
+    let service = "service: demo\nslo: 1s\nvariants: [{name: a, cluster: a}]\n";
+    let request = WhatIf {
+        service: service.to_owned(),
+        rate_rps: 10.0,
+        ..WhatIf::default()
+    };
+    let error = what_if(&request).unwrap_err().to_string();
+    let expected = "variants.a.latency: missing; it must be given, or profile, for a what-if: nothing is known of other loads and \
+                    cores; `weir profile` measures it";
+    assert_eq!(error, expected);
+}

@@ -231,6 +231,7 @@ pub(super) fn checked(
     let faults = faults(&raw.faults, &targets)?;
     let contenders = contender::contenders(raw.contenders.as_deref(), &service)?;
     let contenders = replicated::contenders(&service, contenders, raw.contenders.is_some())?;
+    server::check_profiles(&service, &contenders)?;
     server::check_cores(&service, &raw.servers, &variants, &contenders)?;
     let scenario = Scenario {
         name: raw.name,

@@ -77,7 +77,8 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
     let profile = &variant.profile;
     let parallelism = match &raw.parallelism {
         Some(written) => parallelism(&at("parallelism"), written)?,
-        None => profile.parallelism,
+        None if variant.has_profile() => profile.parallelism,
+        None => Parallelism::Fixed(NonZeroU32::MIN),
     };
     let batch_max = raw.batch_max.unwrap_or(profile.batch);
     let batch_max = within(at("batch_max"), batch_max, 1..=BATCH_MAX, "requests")?;
@@ -134,7 +135,15 @@ fn latency(
             let table = throughput::table(&at("throughput"), rates, parallelism, initial)?;
             Latency::Table(table)
         }
-        (None, None) => variant.profile.latency.model.into(),
+        (None, None) if variant.has_profile() => variant.profile.latency.model.into(),
+        (None, None) => {
+            let name = &variant.name;
+            let right = format!(
+                "given, because variant {name} has no profile; or `weir profile FILE {name}=URL` writes one for \
+                 `profile: {{file: {name}.profile.yaml}}`"
+            );
+            return Err(ScenarioError::value(at("latency"), "missing", right));
+        }
     };
     latency
         .check(&at("latency"))
@@ -208,6 +217,34 @@ pub(super) fn check_cores(
         ));
     }
     Ok(())
+}
+
+/// Refuses control planes that plan by profiles for variants that have none.
+pub(super) fn check_profiles(
+    service: &Service,
+    contenders: &[Contender],
+) -> Result<(), ScenarioError> {
+    let mut each = service.variants.iter();
+    let Some(without) = each.find(|variant| !variant.has_profile()) else {
+        return Ok(());
+    };
+    let plans = |contender: &&Contender| {
+        !matches!(
+            contender.control,
+            Control::Planner | Control::Static | Control::StaticAt { .. }
+        )
+    };
+    match contenders.iter().find(plans) {
+        None => Ok(()),
+        Some(contender) => {
+            let right = format!(
+                "one with control planner or static: variant {} has no profile to plan by",
+                without.name
+            );
+            let label = contender.label(service);
+            Err(ScenarioError::value("contenders", label, right))
+        }
+    }
 }
 
 /// Fewest cores above 0 that a contender may give a variant, with the reason; `None` if it never has any.

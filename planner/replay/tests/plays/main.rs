@@ -24,3 +24,4 @@ mod shared;
 mod stability;
 mod transitions;
 mod unplanned;
+mod without_profile;

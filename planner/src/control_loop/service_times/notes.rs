@@ -52,6 +52,30 @@ pub(crate) fn far_off_note(name: &str, report: &ServiceTimeReport) -> Option<Str
     })
 }
 
+/// Sentence of a variant without a profile: what is measured of it.
+pub(super) fn no_profile_note(name: &str, report: &ServiceTimeReport) -> Option<String> {
+    if report.has_profile {
+        return None;
+    }
+    let is_known = report.measured_ratio.zip(report.profile_ms);
+    let measured = match is_known {
+        Some((ratio, start_ms)) => {
+            let least = match report.is_bound {
+                true => "at least ",
+                false => "",
+            };
+            let executions = executions_of(report);
+            format!(
+                "measured {least}{} ms over {executions}",
+                in_ms(ratio * start_ms)
+            )
+        }
+        None if report.correction == 1.0 => "nothing measured yet".to_owned(),
+        None => "nothing measured of late".to_owned(),
+    };
+    Some(format!("{name}: no profile; {measured}"))
+}
+
 /// Time in ms, of which short ones have a decimal.
 fn in_ms(ms: f64) -> String {
     match ms < 10.0 {

@@ -2,6 +2,7 @@
 
 mod cut_off;
 mod servers;
+mod without_profile;
 
 use weir_api::Cores;
 
@@ -347,6 +348,7 @@ fn notes_name_ratio_plan_state_and_renewal() {
         cut_off: 0,
         is_bound: false,
         correction: 1.3,
+        has_profile: true,
         profile_ms: Some(20.0),
         replaces_profile: false,
         drift_ms: Some(720_000),

@@ -133,6 +133,14 @@ pub(super) fn ratio(mean_ms: f64, full_ms: Option<f64>, profile: &RangeInclusive
     }
 }
 
+/// Ratio of a measured mean to a start value, which no difference is too small for.
+pub(super) fn ratio_to_start(mean_ms: f64, start_ms: f64) -> f64 {
+    match start_ms > 0.0 {
+        true => mean_ms / start_ms,
+        false => 1.0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

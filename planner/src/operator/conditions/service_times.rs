@@ -57,6 +57,7 @@ mod tests {
             cut_off: 0,
             is_bound: false,
             correction: 1.5,
+            has_profile: true,
             profile_ms: Some(20.0),
             replaces_profile: false,
             drift_ms,

@@ -145,10 +145,11 @@ fn invalid_profile_is_refused_with_path() {
 fn variant_beyond_the_measured_range_is_refused_unless_it_extrapolates() {
     let model = "latency: {gammaMs: 40, epsilonMs: 1, deltaMs: 2, etaMs: 3, parallelism: 1}";
     let spec = ServiceSpec::from_yaml(&small()).unwrap();
+    let budget = spec.sizes().cores;
     let raw = spec.variants.unwrap().remove(0);
     let whole = |cpu: RawCpu| cpu.0.millis() / 1000;
-    let (min, batch) = (whole(raw.cores.min).max(1), raw.batch);
-    let max = whole(raw.cores.max.unwrap_or(spec.budget.cores));
+    let (min, batch) = (whole(raw.sizes().min).max(1), raw.batch);
+    let max = whole(raw.sizes().max.unwrap_or(budget));
     let text = |cores: (u32, u32), batch: (u32, u32)| {
         format!(
             "{model}\nrange: {{cores: {{min: {}, max: {}}}, batch: {{min: {}, max: {}}}}}",

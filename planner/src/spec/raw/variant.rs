@@ -19,11 +19,11 @@ use crate::solve::latency_model::{LatencyModel, Line, Parallelism};
 #[derive(Debug, Clone, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules(&[
-    ("has(self.latency) != has(self.profile)", "exactly one of the two: latency (its model) or profile (where that is)"),
+    ("!has(self.latency) || !has(self.profile)", "at most one of the two: latency (its model) or profile (where that is)"),
+    ("!has(self.capacity) || has(self.latency)", "capacity goes with latency; a profile has its own, and without either it is measured in production"),
+    ("has(self.cores) || !(has(self.latency) || has(self.profile))", "cores, where there is a latency or a profile: these are by cores"),
     ("!has(self.grpcCluster) || self.grpcCluster != self.cluster", "another grpcCluster than cluster, or none"),
     ("!has(self.model) || !(self.model in ['.', '..'])", "a model's name that is no step to another folder"),
-    ("has(self.accuracy) || has(self.profile)", "accuracy, unless it is the profile's"),
-    ("!has(self.profile) || !has(self.capacity)", "capacity is the profile's, where there is one"),
     ("!has(self.resize) || !has(self.workload)", "at most one of the two: resize (an address) or workload (of this cluster)"),
 ])))]
 pub struct RawVariant {
@@ -49,12 +49,15 @@ pub struct RawVariant {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), regex(pattern = r"^/[!-~]*$"))]
     pub path: Option<String>,
-    /// Accuracy in percent. Defaults to the profile's.
+    /// Accuracy in percent. Defaults to the profile's. With policy infadapter all variants may leave it out: none is
+    /// preferred then, and a request that demands a minimum is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 100.0))]
     pub accuracy: Option<f64>,
-    /// Cores of each replica.
-    pub cores: RawCores,
+    /// Cores of each replica. A variant without latency and profile may leave them out: nobody resizes it, and it counts
+    /// as one core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<RawCores>,
     /// Number of replicas, each with these cores.
     #[serde(default)]
     pub replicas: RawReplicas,
@@ -73,7 +76,8 @@ pub struct RawVariant {
     /// which policy infadapter plans with 0.8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<RawCapacity>,
-    /// Latency model: ms for a batch b on c cores = gamma·b/c + epsilon/c + delta·b + eta.
+    /// Latency model: ms for a batch b on c cores = gamma·b/c + epsilon/c + delta·b + eta. In mode advisory with policy
+    /// infadapter it may be left out, as the profile: times and rate are measured in production then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<RawLatency>,
     /// Reference to a profile with latency and capacity, or with measurements that they are fitted to;
@@ -84,12 +88,12 @@ pub struct RawVariant {
     #[serde(default)]
     #[schemars(extend("x-kubernetes-validations" = in_range("0s", "1h")))]
     pub readiness: RawDuration,
-    /// Number of requests that the server executes together; the maximum if the policy chooses the batch
-    /// size.
+    /// Override that hardly anybody needs: number of requests that the server executes together; the maximum if the policy
+    /// chooses the batch size. A profile has the batches, and the filters find the number in flight.
     #[serde(default = "batch")]
     #[schemars(range(min = 1, max = 1024))]
     pub batch: u32,
-    /// Batch window of the server: time for which it waits for a batch to fill. Set it for servers
+    /// Override, as batch. Batch window of the server: time for which it waits for a batch to fill. Set it for servers
     /// that form batches by themselves; the proxies then form none. Leave it out for servers that execute
     /// at once the requests that arrive together.
     #[serde(default, skip_serializing_if = "is_zero")]

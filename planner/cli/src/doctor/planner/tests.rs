@@ -229,3 +229,17 @@ fn each_fault_of_a_planner_fails_its_check() {
         ["its version is this command's", "it plans for services"]
     );
 }
+
+#[test]
+fn variant_without_a_profile_fails_no_check_and_is_named() {
+    let mut status = healthy();
+    let times = &mut status["latest"]["variants"]["a"]["service_time"];
+    *times = json!({
+        "state": "normal", "measured_ratio": 43.0, "correction": 43.0, "drift_ms": null, "executions": 812,
+        "has_profile": false, "profile_ms": 1.0,
+    });
+    let section = service_checks("demo", &Ok(view(status)), Some("1.2.9"), 3_663_000);
+    assert_eq!(failed(&section), []);
+    let name = "every profile holds; a: no profile; measured 43 ms over 812 executions";
+    assert!(section.checks.iter().any(|check| check.name == name));
+}

@@ -1,5 +1,7 @@
 //! Errors of service and load: file, line, field, value, and the expected value.
 
+use std::path::Path;
+
 use super::*;
 
 #[test]
@@ -210,4 +212,33 @@ fn invalid_scenario_is_refused_with_line_field_and_value() {
             .to_string()
             .contains("2097152 bytes")
     );
+}
+
+#[test]
+fn variant_without_a_profile_needs_the_times_of_its_servers() {
+    let text = |servers: &str, control: &str| {
+        format!(
+            "name: a\nlength_s: 10\nservice: {{service: demo, slo: 1s, variants: [{{name: small, cluster: small}}]}}\n\
+             servers: {servers}\nload: {{generator: poisson, rps: 5}}\ncontenders: [{{plane: weir, control: {control}}}]\n"
+        )
+    };
+    let times = "{small: {latency: {model: linear, item_ms: 20, fixed_ms: 0}}}";
+    let read = |text: &str| read_text(text, Path::new(""), Overrides::default());
+    read(&text(times, "planner")).unwrap();
+    for (servers, control, expected) in [
+        (
+            "{}",
+            "planner",
+            "servers.small.latency: missing; it must be given, because variant small has no profile; or `weir profile FILE \
+             small=URL` writes one for `profile: {file: small.profile.yaml}`",
+        ),
+        (
+            times,
+            "vpa",
+            "contenders: weir+vpa; it must be one with control planner or static: variant small has no profile to plan by",
+        ),
+    ] {
+        let error = read(&text(servers, control)).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
 }
