@@ -33,7 +33,7 @@ pub struct Bootstrap {
     fallback: Option<String>,
     failover: bool,
     plain: Vec<(Backend, u32)>,
-    careful: Option<Careful>,
+    careful: Vec<(String, Careful)>,
     beside: Option<String>,
     stream_idle_timeout: Option<Duration>,
     amendments: Vec<(String, Value)>,
@@ -61,9 +61,16 @@ impl Bootstrap {
         Self::read(GATE)
     }
 
-    fn read(path: &str) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-        let shipped = serde_saphyr::from_str(&text).with_context(|| format!("in {path}"))?;
+    /// A bootstrap of `weir manifests --envoy`, with which the same can be done.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read or is not valid YAML.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let shown = path.as_ref().display();
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
+        let shipped = serde_saphyr::from_str(&text).with_context(|| format!("in {shown}"))?;
         Ok(Self {
             shipped,
             filter: true,
@@ -74,7 +81,7 @@ impl Bootstrap {
             fallback: None,
             failover: false,
             plain: Vec::new(),
-            careful: None,
+            careful: Vec::new(),
             beside: None,
             stream_idle_timeout: None,
             amendments: Vec::new(),
@@ -213,8 +220,14 @@ impl Bootstrap {
 
     /// Adds a listener `careful`: no filter, tuned as a good engineer would without Weir.
     #[must_use]
-    pub fn careful(mut self, careful: Careful) -> Self {
-        self.careful = Some(careful);
+    pub fn careful(self, careful: Careful) -> Self {
+        self.careful_named("careful", careful)
+    }
+
+    /// Adds such a listener with a name of its own, so that several differ in their limits.
+    #[must_use]
+    pub fn careful_named(mut self, name: &str, careful: Careful) -> Self {
+        self.careful.push((name.to_owned(), careful));
         self
     }
 
@@ -309,8 +322,8 @@ impl Bootstrap {
         if !self.plain.is_empty() {
             all.push(listeners::plain(&filterless, &self.plain)?);
         }
-        if let Some(careful) = &self.careful {
-            all.push(listeners::careful(&filterless, careful)?);
+        for (name, careful) in &self.careful {
+            all.push(listeners::careful(&filterless, name, careful)?);
         }
         if let Some(configuration) = &self.beside {
             all.push(listeners::beside(twin, configuration)?);
@@ -357,8 +370,8 @@ impl Bootstrap {
                 clusters.push(backend.failover_from(template, &self.backends)?);
             }
         }
-        if let Some(careful) = &self.careful {
-            clusters.push(careful.cluster_from(template)?);
+        for (name, careful) in &self.careful {
+            clusters.push(careful.cluster_from(name, template)?);
         }
         if let Some(host) = self.planner {
             let template = planners
