@@ -37,7 +37,7 @@ pub struct Rows(Vec<Row>);
 impl Rows {
     /// Adds a run to the row of its load and way, and prints its on-time share.
     pub(super) fn record(&mut self, load: &str, way: &str, run: &LoadRun, on_time_percent: f64) {
-        eprintln!("{load:>18}  {way:<9}{on_time_percent:6.2} % on time");
+        eprintln!("{load:>18}  {way:<14}{on_time_percent:6.2} % on time");
         let known = |row: &Row| row.load == load && row.way == way;
         let index = self.0.iter().position(known).unwrap_or_else(|| {
             self.0.push(Row {

@@ -34,7 +34,7 @@ class Sleeper:
 if __name__ == "__main__":
     ray.init(
         address="local",
-        num_cpus=2,
+        num_cpus=1,
         include_dashboard=False,
         object_store_memory=STORE_BYTES,
         _node_ip_address="127.0.0.1",
