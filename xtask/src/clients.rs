@@ -109,7 +109,7 @@ fn needed_servers(arguments: &[String]) -> Vec<String> {
             "" => arguments.get(index + 1).cloned(),
             value => value.strip_prefix('=').map(str::to_owned),
         };
-        arguments.iter().enumerate().filter_map(of_option).last()
+        arguments.iter().enumerate().rev().find_map(of_option)
     };
     let parts = value("--parts");
     let parts: Vec<&str> = parts.iter().flat_map(|parts| parts.split(',')).collect();

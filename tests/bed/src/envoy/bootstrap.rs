@@ -14,6 +14,7 @@ use super::backend::{Backend, address};
 use super::discovery::Discovery;
 use super::launch::Launch;
 use super::listeners::{self, Careful};
+use super::pointer::{amend, at};
 
 /// The shipped files.
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy/weir.yaml");
@@ -218,15 +219,9 @@ impl Bootstrap {
         self
     }
 
-    /// Adds a listener `careful`: no filter, tuned as a good engineer would without Weir.
+    /// Adds a listener of that name: no filter, tuned as a good engineer would without Weir.
     #[must_use]
-    pub fn careful(self, careful: Careful) -> Self {
-        self.careful_named("careful", careful)
-    }
-
-    /// Adds such a listener with a name of its own, so that several differ in their limits.
-    #[must_use]
-    pub fn careful_named(mut self, name: &str, careful: Careful) -> Self {
+    pub fn careful(mut self, name: &str, careful: Careful) -> Self {
         self.careful.push((name.to_owned(), careful));
         self
     }
@@ -385,26 +380,6 @@ impl Bootstrap {
         }
         Ok(clusters)
     }
-}
-
-/// The value at a JSON pointer, which must exist.
-pub(super) fn at<'a>(value: &'a mut Value, pointer: &str) -> Result<&'a mut Value> {
-    let found = value.pointer_mut(pointer);
-    found.with_context(|| format!("{pointer}: missing"))
-}
-
-fn amend(config: &mut Value, pointer: &str, value: &Value) -> Result<()> {
-    if let Some(place) = config.pointer_mut(pointer) {
-        *place = value.clone();
-        return Ok(());
-    }
-    let (parent, key) = pointer
-        .rsplit_once('/')
-        .context("a JSON pointer must begin with '/'")?;
-    let keys = at(config, parent)?.as_object_mut();
-    let keys = keys.with_context(|| format!("{pointer}: not in an object"))?;
-    keys.insert(key.to_owned(), value.clone());
-    Ok(())
 }
 
 /// An address with a port chosen by Envoy.

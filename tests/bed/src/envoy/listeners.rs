@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::backend::Backend;
-use super::bootstrap::at;
+use super::pointer::at;
 
 /// A careful configuration without Weir: one cluster over all variants, least-request, weights
 /// proportional to capacity, a timeout equal to the latency objective, and circuit breakers.

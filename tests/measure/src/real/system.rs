@@ -242,7 +242,7 @@ fn bootstrap(servers: &[Server], profiles: &[Profile], planner: SocketAddr) -> R
     let mut bootstrap = Bootstrap::shipped()?
         .plugin(&plugin)
         .planner(planner)
-        .careful(careful)
+        .careful("careful", careful)
         .plain(&plain)
         .plain_weights(&weights)
         .fallback(first.name);

@@ -86,7 +86,7 @@ pub(super) async fn start(
             max_requests: at_once,
             max_pending_requests: at_once,
         };
-        bootstrap = bootstrap.careful_named(&Way::Careful(*factor).listener(), careful);
+        bootstrap = bootstrap.careful(&Way::Careful(*factor).listener(), careful);
     }
     Envoy::start(&bootstrap, WORKERS).await
 }

@@ -94,7 +94,7 @@ impl Case {
         let mut missed = Vec::new();
         let (kind, slo_ms) = (self.kind, self.slo_ms);
         let off = 100.0 * (self.profiles_rps / self.capacity_rps - 1.0);
-        if !(off.abs() <= PROFILE_PERCENT) {
+        if off.is_nan() || off.abs() > PROFILE_PERCENT {
             missed.push(format!(
                 "{kind} {slo_ms} ms: the profiles' capacity is {off:+.1} % off; it must be within {PROFILE_PERCENT:.0} %"
             ));
