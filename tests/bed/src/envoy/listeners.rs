@@ -58,7 +58,8 @@ pub(super) fn plain(filterless: &Value, backends: &[(Backend, u32)]) -> Result<V
 
 /// A careful listener of that name, which is its only cluster's too.
 pub(super) fn careful(filterless: &Value, name: &str, careful: &Careful) -> Result<Value> {
-    let timeout = format!("{}s", careful.timeout.as_secs_f64());
+    // Envoy reads nine decimals at most.
+    let timeout = format!("{:.3}s", careful.timeout.as_secs_f64());
     renamed(filterless, name, |route| {
         *at(route, "/route")? = json!({ "cluster": name, "timeout": timeout });
         Ok(())
