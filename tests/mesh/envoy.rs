@@ -231,7 +231,7 @@ async fn careful_listener_weighs_by_capacity_and_times_out_at_the_slo() -> Resul
     let client = Client::new();
 
     let envoy = Envoy::start(
-        &shipped()?.careful(careful(vec![(large, 3), (small, 1)])),
+        &shipped()?.careful("careful", careful(vec![(large, 3), (small, 1)])),
         1,
     )
     .await?;
@@ -243,7 +243,7 @@ async fn careful_listener_weighs_by_capacity_and_times_out_at_the_slo() -> Resul
     // With one request at a time the choice is by weight alone: 150 of 200.
     assert!((140..=160).contains(&to_large), "{to_large}");
 
-    let envoy = Envoy::start(&shipped()?.careful(careful(vec![(hangs, 1)])), 1).await?;
+    let envoy = Envoy::start(&shipped()?.careful("careful", careful(vec![(hangs, 1)])), 1).await?;
     let begun = Instant::now();
     let answer = client
         .get(format!("http://{}/", envoy.listener("careful")?))

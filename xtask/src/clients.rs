@@ -1,4 +1,4 @@
-//! Programs of the tests that cargo does not build: tritonclient, h2load, curl, node, Chromium, promtool, MLServer.
+//! Programs of the tests that cargo does not build: tritonclient, h2load, curl, node, Chromium, promtool, model servers.
 //!
 //! Uses the system's, or fetches them into the build folder. Never needs root. A missing client is an error
 //! that names the package to install; no test is skipped.
@@ -21,12 +21,33 @@ const TRITONCLIENT: Pinned = Pinned {
     instead: "install Python 3.11 to 3.14 with pip (Debian: python3 python3-pip)",
     compiled: true,
 };
-const MLSERVER: Pinned = Pinned {
-    name: "mlserver",
-    what: "MLServer 1.7.1 with scikit-learn",
-    instead: "install Python 3.11 or 3.12 with pip (Debian: python3 python3-pip)",
-    compiled: true,
-};
+/// Model servers, each with a script that imports it.
+const MODEL_SERVERS: [(Pinned, &str); 5] = [
+    (
+        model_server("mlserver", "MLServer 1.7.1 with scikit-learn"),
+        "import mlserver, mlserver_sklearn",
+    ),
+    // The package's own import needs more than the server does.
+    (
+        model_server("triton", "Triton of nvidia-pytriton 0.7.0"),
+        "import numpy, importlib.util; assert importlib.util.find_spec('pytriton')",
+    ),
+    (model_server("mosec", "mosec 0.9.8"), "import mosec"),
+    (model_server("ray", "Ray Serve 2.60.0"), "import ray.serve"),
+    (
+        model_server("kserve", "the model server of KServe 0.21.0"),
+        "import kserve",
+    ),
+];
+
+const fn model_server(name: &'static str, what: &'static str) -> Pinned {
+    Pinned {
+        name,
+        what,
+        instead: "install Python 3.11 or 3.12 with pip (Debian: python3 python3-pip)",
+        compiled: true,
+    }
+}
 /// Environment variable with the path of an h2load.
 const H2LOAD: &str = "WEIR_H2LOAD";
 
@@ -67,9 +88,47 @@ fn tritonclient(layout: &Layout) -> Result<PathBuf> {
     )
 }
 
-/// Returns a Python that can import MLServer and its scikit-learn runtime.
-pub(crate) fn mlserver(layout: &Layout) -> Result<PathBuf> {
-    with_packages(&MLSERVER, "import mlserver, mlserver_sklearn", layout)
+/// Fetches the model servers that a measurement with these arguments needs. Returns the name of each and a Python that can
+/// import it.
+pub(crate) fn model_servers(
+    layout: &Layout,
+    arguments: &[String],
+) -> Result<Vec<(&'static str, PathBuf)>> {
+    let needed = needed_servers(arguments);
+    let needed = |name: &str| needed.iter().any(|one| one == name);
+    let chosen = MODEL_SERVERS.iter().filter(|(one, _)| needed(one.name));
+    chosen
+        .map(|(one, script)| Ok((one.name, with_packages(one, script, layout)?)))
+        .collect()
+}
+
+/// Returns the packages of the servers that these arguments select: see `weir-measure real-server --help`.
+fn needed_servers(arguments: &[String]) -> Vec<String> {
+    let value = |option: &str| {
+        let of_option = |(index, one): (usize, &String)| match one.strip_prefix(option)? {
+            "" => arguments.get(index + 1).cloned(),
+            value => value.strip_prefix('=').map(str::to_owned),
+        };
+        arguments.iter().enumerate().rev().find_map(of_option)
+    };
+    let parts = value("--parts");
+    let parts: Vec<&str> = parts.iter().flat_map(|parts| parts.split(',')).collect();
+    let is_of_kinds = |part: &&str| matches!(*part, "batching" | "curves");
+    let mut needed = Vec::new();
+    if parts.is_empty() || !parts.iter().all(is_of_kinds) {
+        needed.push("mlserver".to_owned());
+    }
+    if parts.iter().any(is_of_kinds) {
+        match value("--servers") {
+            // Kinds of one package are named after it, as in `triton-delay`.
+            Some(kinds) => needed.extend(kinds.split(',').map(|kind| {
+                let package = kind.split('-').next();
+                package.unwrap_or(kind).to_owned()
+            })),
+            None => needed.extend(MODEL_SERVERS.iter().map(|(one, _)| one.name.to_owned())),
+        }
+    }
+    needed
 }
 
 /// Returns a Python that sees only the fetched packages and its own; `script` imports them.
@@ -118,4 +177,36 @@ fn h2load(layout: &Layout) -> Result<PathBuf> {
          WEIR_H2LOAD=/path/to/h2load",
     )?;
     Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needed(arguments: &str) -> String {
+        let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
+        needed_servers(&arguments).join(" ")
+    }
+
+    #[test]
+    fn only_selected_model_servers_are_fetched() {
+        assert_eq!(needed("--seeds 2"), "mlserver");
+        assert_eq!(needed("--parts loads,burst --servers ray"), "mlserver");
+        assert_eq!(
+            needed("--parts curves --servers triton,triton-delay"),
+            "triton triton"
+        );
+        assert_eq!(
+            needed("--parts=batching --servers=mosec,mlserver-batching"),
+            "mosec mlserver"
+        );
+        assert_eq!(
+            needed("--parts batching"),
+            "mlserver triton mosec ray kserve"
+        );
+        assert_eq!(
+            needed("--parts loads,curves --servers kserve"),
+            "mlserver kserve"
+        );
+    }
 }

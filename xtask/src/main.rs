@@ -81,8 +81,8 @@ enum Task {
     /// Measure the planner on an emulated Kubernetes (`kube --help`).
     Kube(Passed),
     /// Run all tests, including those with a real Envoy; arguments go to `cargo test`. With `--kubeconfig PATH`, run
-    /// only the Kubernetes tests, on that cluster, in their own namespaces. With `--real-server`, put Weir before three
-    /// real MLServers (`--real-server --help`).
+    /// only the Kubernetes tests, on that cluster, in their own namespaces. With `--real-server`, put Weir before
+    /// real model servers (`--real-server --help`).
     Test(Passed),
     /// Test the planner's REST API by its OpenAPI document, with a pinned Schemathesis.
     Api(api::Arguments),
@@ -210,11 +210,18 @@ fn test(layout: &Layout) -> Result<()> {
 /// Measures Weir before real model servers.
 fn real_server(layout: &Layout) -> Result<()> {
     let sh = Tools::ensure(layout)?.shell(layout)?;
-    let mlserver = clients::mlserver(layout)?;
+    let arguments: Vec<OsString> = passed().skip(1).collect();
+    let texts: Vec<String> = arguments
+        .iter()
+        .map(|one| one.to_string_lossy().into_owned())
+        .collect();
+    let servers = clients::model_servers(layout, &texts)?;
     compile::measure(&sh, layout)?;
     let mut command = Command::from(sh.cmd(layout.binary("weir-measure")));
-    command.env("WEIR_MLSERVER", mlserver).arg("real-server");
-    Err(replace(command.args(passed().skip(1))))
+    for (name, python) in servers {
+        command.env(format!("WEIR_{}", name.to_uppercase()), python);
+    }
+    Err(replace(command.arg("real-server").args(arguments)))
 }
 
 fn soak(layout: &Layout, minutes: f64) -> Result<()> {

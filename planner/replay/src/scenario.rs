@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_api::Cores;
-use weir_sim::server::{Latency, Parallelism};
+use weir_sim::server::{BatchWindow, Latency, Parallelism};
 
 use weir_planner::service::{Service, Stage};
 
@@ -103,6 +103,8 @@ pub struct Server {
     pub batch_max: u32,
     /// Batch window: maximum wait for a batch to fill.
     pub batch_delay: Duration,
+    /// Begin of that window.
+    pub batch_window: BatchWindow,
     /// Standard deviation of the service time's logarithm; 0 for constant times.
     pub noise_sigma: f64,
     /// Time from loading to the first answer, if it had no cores.

@@ -91,9 +91,11 @@ impl Times {
     }
 }
 
-/// Formats a time as Envoy and Istio read it.
+/// Formats a time as Envoy and Istio read it: with nine decimals at most, which a binary fraction of 5.56 s exceeds.
 pub(super) fn seconds(time: Duration) -> String {
-    format!("{}s", time.as_secs_f64())
+    let all = format!("{}.{:09}", time.as_secs(), time.subsec_nanos());
+    let short = all.trim_end_matches('0').trim_end_matches('.');
+    format!("{short}s")
 }
 
 /// Returns the variants of the plan that the planner would publish for the initial cores.
@@ -223,4 +225,16 @@ fn variant(part: &VariantPlan) -> Value {
         }
     }
     variant
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_have_no_more_decimals_than_envoy_reads() {
+        let of_ms = |ms| seconds(Duration::from_millis(ms));
+        let texts = [5560, 6560, 300_000, 250, 0].map(of_ms);
+        assert_eq!(texts, ["5.56s", "6.56s", "300s", "0.25s", "0s"]);
+    }
 }

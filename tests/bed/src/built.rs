@@ -63,13 +63,14 @@ pub fn tritonclient() -> Result<PathBuf> {
     artefact("WEIR_TRITONCLIENT", fetched, "tritonclient")
 }
 
-/// Path of a Python interpreter that can import MLServer and its scikit-learn runtime.
+/// Path of a Python interpreter that can import a model server: `mlserver`, `triton`, `mosec`, `ray` or `kserve`.
 ///
 /// # Errors
 ///
 /// It is not found.
-pub fn mlserver() -> Result<PathBuf> {
-    artefact("WEIR_MLSERVER", "tools/mlserver/python", "MLServer")
+pub fn model_server(name: &str) -> Result<PathBuf> {
+    let variable = format!("WEIR_{}", name.to_uppercase());
+    artefact(&variable, &format!("tools/{name}/python"), name)
 }
 
 /// Path of nghttp2's load generator.

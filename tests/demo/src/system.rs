@@ -315,7 +315,7 @@ fn bootstrap(
         .plugin(&scenario.plugin(stage, key))
         .planner(planner)
         .plain(&plain)
-        .careful(stage.careful(scenario.slo(), &careful.hosts()));
+        .careful("careful", stage.careful(scenario.slo(), &careful.hosts()));
     for replicas in &weir.variants {
         let Endpoints { cluster, file } = replicas.endpoints().context("no endpoints")?;
         bootstrap = bootstrap.discovered_backend(cluster, file);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use weir_sim::server::{LatencyModel, Parallelism};
+use weir_sim::server::{BatchWindow, LatencyModel, Parallelism};
 
 use super::*;
 use crate::bound::{Kind, MinKind};
@@ -26,6 +26,7 @@ pub(crate) fn scenario(length_s: u64) -> Scenario {
         parallelism: Parallelism::PerCore,
         batch_max: 1,
         batch_delay: Duration::ZERO,
+        batch_window: BatchWindow::default(),
         noise_sigma: 0.0,
         readiness: Duration::ZERO,
         resize_delay: Duration::from_millis(200),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::Value;
+use weir_sim::server::BatchWindow;
 use weir_solve::latency_model::LatencyOrSponge;
 
 use super::{DivisionRule, IpaAccuracy, IpaPredictor, LoadBalancing, Plane};
@@ -97,6 +98,8 @@ pub(super) struct RawServer {
     pub(super) parallelism: Option<Value>,
     pub(super) batch_max: Option<u32>,
     pub(super) batch_delay_ms: Option<f64>,
+    #[serde(default)]
+    pub(super) batch_window: BatchWindow,
     pub(super) noise_sigma: Option<f64>,
     pub(super) readiness_s: Option<f64>,
     pub(super) resize_delay_ms: Option<f64>,

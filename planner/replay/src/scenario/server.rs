@@ -103,6 +103,7 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
             Some(ms) => delay("batch_delay_ms", ms)?,
             None => variant.batch_delay,
         },
+        batch_window: raw.batch_window,
         noise_sigma: within(at("noise_sigma"), sigma, 0.0..=NOISE_SIGMA_MAX, "")?,
         readiness: seconds(at("readiness_s"), readiness_s, 0.0..=DELAY_MAX_S)?,
         resize_delay: delay("resize_delay_ms", raw.resize_delay_ms.unwrap_or(0.0))?,

@@ -78,6 +78,7 @@ impl SimulatedServer {
             batch_max: NonZeroU32::new(server.batch_max)
                 .ok_or_else(|| refused("batch_max: 0; it must be 1 or more".to_owned()))?,
             batch_delay: server.batch_delay,
+            batch_window: server.batch_window,
             noise,
             ..ServerConfig::new(&server.name, server.latency.clone())
         };

@@ -14,7 +14,7 @@ mod uploads;
 use std::time::Duration;
 
 use serde_json::json;
-use weir_sim::server::{LatencyModel, Parallelism};
+use weir_sim::server::{BatchWindow, LatencyModel, Parallelism};
 
 use super::*;
 use crate::request::{Fate, Reading};
@@ -47,6 +47,7 @@ pub(crate) fn server(name: &str, service_ms: f64, cores: f64) -> Server {
         parallelism: Parallelism::PerCore,
         batch_max: 1,
         batch_delay: Duration::ZERO,
+        batch_window: BatchWindow::default(),
         noise_sigma: 0.0,
         readiness: Duration::ZERO,
         resize_delay: Duration::ZERO,

@@ -33,10 +33,24 @@ pub struct ServerConfig {
     pub batch_max: NonZeroU32,
     /// Batch window: maximum wait of an incomplete batch for more requests.
     pub batch_delay: Duration,
+    /// Begin of that window.
+    pub batch_window: BatchWindow,
     /// Time from its start until the server is ready; until then it answers 503.
     pub ready_after: Duration,
     /// Multiplicative noise on the service time.
     pub noise: Option<Noise>,
+}
+
+/// Begin of a batch window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BatchWindow {
+    /// At the arrival of its first request, whether the server is busy or not, as in Triton: what has waited that long
+    /// is executed at once.
+    #[default]
+    Arrival,
+    /// Not before the server is idle, as in mosec and Ray Serve, whose worker collects its batch then.
+    Idle,
 }
 
 /// Maximum standard deviation of the factor's logarithm: its 99th percentile is then 14 times its mean. Under a CPU
@@ -63,6 +77,7 @@ impl ServerConfig {
             parallelism: Parallelism::PerCore,
             batch_max: NonZeroU32::MIN,
             batch_delay: Duration::ZERO,
+            batch_window: BatchWindow::default(),
             ready_after: Duration::ZERO,
             noise: None,
         }

@@ -15,7 +15,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::Parallelism;
-use super::ServerConfig;
+use super::{BatchWindow, ServerConfig};
 use crate::chance::Factor;
 
 /// Maximum number of waiting requests; above it the server answers 503.
@@ -75,6 +75,8 @@ pub struct ServerModel<T, W = ()> {
     lanes: u32,
     /// Lanes of its present resources.
     lanes_max: u32,
+    /// Time since which a lane is free; if none is, the begin of the last such time.
+    idle_since: Duration,
     started: u64,
     /// Core-seconds of all executions started, to their ends.
     committed: f64,
@@ -106,6 +108,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
             queue: VecDeque::new(),
             running: BinaryHeap::new(),
             lanes: 0,
+            idle_since: Duration::ZERO,
             started: 0,
             committed: 0.0,
             witness: W::default(),
@@ -132,12 +135,16 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
     pub fn advance(&mut self, now: Duration, ended: &mut Vec<(T, Run)>) {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.clock = at;
+            let was_full = !self.has_free_lane();
             while self.next_end().is_some_and(|end| end <= at) {
                 let Some(Reverse(done)) = self.running.pop() else {
                     break;
                 };
                 self.lanes -= u32::from(done.frees_lane);
                 ended.push((done.rider, done.run));
+            }
+            if was_full && self.has_free_lane() {
+                self.idle_since = at;
             }
             self.start_due(at);
         }
@@ -247,12 +254,14 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         let full = self.config.batch_max.get() as usize;
         match self.queue.get(full - 1) {
             Some(last) => Some(last.arrived),
-            None => Some(
-                self.queue
-                    .front()?
-                    .arrived
-                    .saturating_add(self.config.batch_delay),
-            ),
+            None => {
+                let arrived = self.queue.front()?.arrived;
+                let begin = match self.config.batch_window {
+                    BatchWindow::Arrival => arrived,
+                    BatchWindow::Idle => arrived.max(self.idle_since),
+                };
+                Some(begin.saturating_add(self.config.batch_delay))
+            }
         }
     }
 
@@ -330,5 +339,7 @@ impl<T> Ord for Running<T> {
     }
 }
 
+#[cfg(test)]
+mod measured;
 #[cfg(test)]
 mod tests;

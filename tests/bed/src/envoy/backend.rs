@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::bootstrap::at;
+use super::pointer::at;
 
 /// Suffix of the names of the shipped failover clusters.
 const FAILOVER: &str = "-failover";

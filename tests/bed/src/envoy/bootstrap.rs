@@ -14,6 +14,7 @@ use super::backend::{Backend, address};
 use super::discovery::Discovery;
 use super::launch::Launch;
 use super::listeners::{self, Careful};
+use super::pointer::{amend, at};
 
 /// The shipped files.
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy/weir.yaml");
@@ -33,7 +34,7 @@ pub struct Bootstrap {
     fallback: Option<String>,
     failover: bool,
     plain: Vec<(Backend, u32)>,
-    careful: Option<Careful>,
+    careful: Vec<(String, Careful)>,
     beside: Option<String>,
     stream_idle_timeout: Option<Duration>,
     amendments: Vec<(String, Value)>,
@@ -61,9 +62,16 @@ impl Bootstrap {
         Self::read(GATE)
     }
 
-    fn read(path: &str) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-        let shipped = serde_saphyr::from_str(&text).with_context(|| format!("in {path}"))?;
+    /// A bootstrap of `weir manifests --envoy`, with which the same can be done.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read or is not valid YAML.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self> {
+        let shown = path.as_ref().display();
+        let text =
+            std::fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
+        let shipped = serde_saphyr::from_str(&text).with_context(|| format!("in {shown}"))?;
         Ok(Self {
             shipped,
             filter: true,
@@ -74,7 +82,7 @@ impl Bootstrap {
             fallback: None,
             failover: false,
             plain: Vec::new(),
-            careful: None,
+            careful: Vec::new(),
             beside: None,
             stream_idle_timeout: None,
             amendments: Vec::new(),
@@ -211,10 +219,10 @@ impl Bootstrap {
         self
     }
 
-    /// Adds a listener `careful`: no filter, tuned as a good engineer would without Weir.
+    /// Adds a listener of that name: no filter, tuned as a good engineer would without Weir.
     #[must_use]
-    pub fn careful(mut self, careful: Careful) -> Self {
-        self.careful = Some(careful);
+    pub fn careful(mut self, name: &str, careful: Careful) -> Self {
+        self.careful.push((name.to_owned(), careful));
         self
     }
 
@@ -309,8 +317,8 @@ impl Bootstrap {
         if !self.plain.is_empty() {
             all.push(listeners::plain(&filterless, &self.plain)?);
         }
-        if let Some(careful) = &self.careful {
-            all.push(listeners::careful(&filterless, careful)?);
+        for (name, careful) in &self.careful {
+            all.push(listeners::careful(&filterless, name, careful)?);
         }
         if let Some(configuration) = &self.beside {
             all.push(listeners::beside(twin, configuration)?);
@@ -357,8 +365,8 @@ impl Bootstrap {
                 clusters.push(backend.failover_from(template, &self.backends)?);
             }
         }
-        if let Some(careful) = &self.careful {
-            clusters.push(careful.cluster_from(template)?);
+        for (name, careful) in &self.careful {
+            clusters.push(careful.cluster_from(name, template)?);
         }
         if let Some(host) = self.planner {
             let template = planners
@@ -372,26 +380,6 @@ impl Bootstrap {
         }
         Ok(clusters)
     }
-}
-
-/// The value at a JSON pointer, which must exist.
-pub(super) fn at<'a>(value: &'a mut Value, pointer: &str) -> Result<&'a mut Value> {
-    let found = value.pointer_mut(pointer);
-    found.with_context(|| format!("{pointer}: missing"))
-}
-
-fn amend(config: &mut Value, pointer: &str, value: &Value) -> Result<()> {
-    if let Some(place) = config.pointer_mut(pointer) {
-        *place = value.clone();
-        return Ok(());
-    }
-    let (parent, key) = pointer
-        .rsplit_once('/')
-        .context("a JSON pointer must begin with '/'")?;
-    let keys = at(config, parent)?.as_object_mut();
-    let keys = keys.with_context(|| format!("{pointer}: not in an object"))?;
-    keys.insert(key.to_owned(), value.clone());
-    Ok(())
 }
 
 /// An address with a port chosen by Envoy.

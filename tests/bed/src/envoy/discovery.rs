@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::bootstrap::at;
 use super::listeners;
+use super::pointer::at;
 
 const LISTENER: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
 const EXTENSION: &str = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig";

@@ -10,10 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::backend::Backend;
-use super::bootstrap::at;
-
-/// Name of the only cluster of the `careful` listener.
-const CAREFUL: &str = "careful";
+use super::pointer::at;
 
 /// A careful configuration without Weir: one cluster over all variants, least-request, weights
 /// proportional to capacity, a timeout equal to the latency objective, and circuit breakers.
@@ -31,9 +28,9 @@ pub struct Careful {
 }
 
 impl Careful {
-    pub(super) fn cluster_from(&self, template: &Value) -> Result<Value> {
+    pub(super) fn cluster_from(&self, name: &str, template: &Value) -> Result<Value> {
         let backend = Backend {
-            cluster: CAREFUL.to_owned(),
+            cluster: name.to_owned(),
             hosts: self.hosts.clone(),
             http2: false,
             file: None,
@@ -59,11 +56,12 @@ pub(super) fn plain(filterless: &Value, backends: &[(Backend, u32)]) -> Result<V
     })
 }
 
-/// The listener `careful`.
-pub(super) fn careful(filterless: &Value, careful: &Careful) -> Result<Value> {
-    let timeout = format!("{}s", careful.timeout.as_secs_f64());
-    renamed(filterless, CAREFUL, |route| {
-        *at(route, "/route")? = json!({ "cluster": CAREFUL, "timeout": timeout });
+/// A careful listener of that name, which is its only cluster's too.
+pub(super) fn careful(filterless: &Value, name: &str, careful: &Careful) -> Result<Value> {
+    // Envoy reads nine decimals at most.
+    let timeout = format!("{:.3}s", careful.timeout.as_secs_f64());
+    renamed(filterless, name, |route| {
+        *at(route, "/route")? = json!({ "cluster": name, "timeout": timeout });
         Ok(())
     })
 }

@@ -10,6 +10,7 @@ mod clock;
 mod discovery;
 mod launch;
 mod listeners;
+mod pointer;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -9,7 +9,7 @@ use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use weir_bed::load::{Protocol, Rates};
 
-use super::load_run::load_run;
+use super::load_run::{load_run, sender};
 use super::profile::{Profile, measure_by_cores};
 use super::report::mean;
 use super::servers::{Models, Server};
@@ -138,7 +138,7 @@ impl Played<'_> {
             server.group.set(cores)?;
         }
         let servers: &[Server] = self.servers;
-        super::own_queue::until_empty(servers, self.body).await?;
+        super::own_queue::until_empty(servers.iter().map(Server::url), self.body).await?;
         let system = System::start(servers, self.profiles, self.folder, sizes).await?;
         let target = system.target(Way::Weir)?;
         let counted = Instant::now() + Duration::from_secs(WARM_UP as u64);
@@ -169,8 +169,7 @@ impl Played<'_> {
             self.rates,
             seed,
             target,
-            self.body,
-            Protocol::Http1,
+            sender(self.body, Protocol::Http1),
             sampled,
         )
         .await?;

@@ -9,13 +9,21 @@ use anyhow::{Context, Result, ensure};
 
 use super::servers::Server;
 
+/// CPU of the servers.
+pub(crate) const OF_SERVERS: &str = "0";
+
 /// Moves the servers to the first CPU and all else to the others. Returns the list of all CPUs.
 pub(crate) fn separate(servers: &[Server]) -> Result<String> {
+    for server in servers {
+        stay(server.pid(), OF_SERVERS)?;
+    }
+    leave()
+}
+
+/// Leaves the first CPU to the servers. Returns the list of all CPUs.
+pub(crate) fn leave() -> Result<String> {
     let last = std::thread::available_parallelism()?.get() - 1;
     ensure!(last > 0, "one CPU: the measurement needs two");
-    for server in servers {
-        stay(server.pid(), "0")?;
-    }
     stay(std::process::id(), &format!("1-{last}"))?;
     Ok(format!("0-{last}"))
 }

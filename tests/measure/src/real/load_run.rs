@@ -15,8 +15,8 @@ use super::{own_queue, seconds};
 
 /// Time after which a client disconnects.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum lag of the generator's 99th percentile; beyond it a run proves nothing.
-const LAG_P99_MAX_MS: f64 = 50.0;
+/// Maximum lag of the generator's 99th percentile, as a part of the objective; beyond it a run proves nothing.
+const LAG_P99_PART_MAX: f64 = 0.125;
 
 /// Seconds in which answers per second are counted: queues are full, and no client has lost its patience in them.
 const SUSTAINED: std::ops::Range<u64> = 2..7;
@@ -26,6 +26,8 @@ const SUSTAINED: std::ops::Range<u64> = 2..7;
 pub(crate) struct LoadRun {
     pub(crate) summary: Summary,
     outcomes: Vec<Outcome>,
+    /// Latency objective of its requests.
+    slo: Duration,
     seconds: f64,
     /// Mean accuracy of the variants that requests were sent to, percent; `None` where the filter chose none.
     pub(crate) accuracy_percent: Option<f64>,
@@ -50,7 +52,10 @@ impl LoadRun {
         let sent: Vec<_> = sent
             .filter(|outcome| span.contains(&outcome.sent_at.as_secs()))
             .collect();
-        let on_time = sent.iter().filter(|outcome| outcome.on_time(SLO)).count();
+        let on_time = sent
+            .iter()
+            .filter(|outcome| outcome.on_time(self.slo))
+            .count();
         percent(on_time as u64, sent.len() as u64)
     }
 
@@ -60,7 +65,7 @@ impl LoadRun {
         for outcome in &self.outcomes {
             if let Some((sent, on_time)) = counts.get_mut(outcome.sent_at.as_secs() as usize) {
                 *sent += 1;
-                *on_time += u64::from(outcome.on_time(SLO));
+                *on_time += u64::from(outcome.on_time(self.slo));
             }
         }
         counts
@@ -81,39 +86,44 @@ fn percent(part: u64, all: u64) -> f64 {
     part as f64 * 100.0 / all.max(1) as f64
 }
 
-/// Sends these rates to the target. `during` runs beside the load.
-pub(crate) async fn load_run(
-    rates: &Rates,
-    seed: u64,
-    target: Target,
-    body: &Bytes,
-    protocol: Protocol,
-    during: impl Future<Output = Result<()>>,
-) -> Result<LoadRun> {
-    let network = Arc::new(Network::none());
-    let schedule = Schedule::new(rates, &network, body.len() as u64, seed)?;
-    let sender = Sender {
+/// Returns a sender of requests with the usual objective.
+pub(crate) fn sender(body: &Bytes, protocol: Protocol) -> Sender {
+    Sender {
         slo: SLO,
         timeout: PATIENCE,
         body: body.clone(),
         answer_bytes: 0,
         read_bytes_per_s: None,
         protocol,
-    };
+    }
+}
+
+/// Sends these rates to the target. `during` runs beside the load.
+pub(crate) async fn load_run(
+    rates: &Rates,
+    seed: u64,
+    target: Target,
+    sender: Sender,
+    during: impl Future<Output = Result<()>>,
+) -> Result<LoadRun> {
+    let slo = sender.slo;
+    let network = Arc::new(Network::none());
+    let schedule = Schedule::new(rates, &network, sender.body.len() as u64, seed)?;
     let run = start(Arc::new(schedule), network, sender, vec![target])?;
     let (record, fault) = tokio::join!(run.finish(), during);
     fault?;
     let record = record?;
     ensure!(
-        record.lag.p99_ms <= LAG_P99_MAX_MS,
+        record.lag.p99_ms <= slo.as_secs_f64() * 1e3 * LAG_P99_PART_MAX,
         "the generator was late ({:?}): invalid run",
         record.lag
     );
     let outcomes = record.outcomes.into_iter().next().context("no outcomes")?;
-    let summary = Summary::of(&outcomes, SLO, |_| None)?;
+    let summary = Summary::of(&outcomes, slo, |_| None)?;
     Ok(LoadRun {
         summary,
         outcomes,
+        slo,
         seconds: rates.rps().len() as f64,
         accuracy_percent: None,
         counters: String::new(),
@@ -128,10 +138,10 @@ pub(crate) async fn counted_run(
     way: Way,
     during: impl Future<Output = Result<()>>,
 ) -> Result<LoadRun> {
-    own_queue::until_empty(servers, body).await?;
+    own_queue::until_empty(servers.iter().map(Server::url), body).await?;
     let target = system.target(way)?;
     let before = system.sent(servers).await?;
-    let run = load_run(rates, seed, target, body, Protocol::Http1, during);
+    let run = load_run(rates, seed, target, sender(body, Protocol::Http1), during);
     let mut counters = String::new();
     let mut run = tokio::select! {
         run = run => run?,

@@ -5,6 +5,7 @@
 //! seeds, in another order each time.
 
 mod active;
+pub mod batching;
 mod cpus;
 mod fault;
 mod grpc;
@@ -15,6 +16,7 @@ mod own_queue;
 mod profile;
 mod replayed;
 mod report;
+mod rows;
 mod seconds;
 mod servers;
 mod system;
@@ -27,9 +29,10 @@ use weir_bed::load::{Protocol, Rates};
 
 pub use active::ActiveRow;
 use fault::Fault;
-use load_run::{LoadRun, counted_run, load_run};
+use load_run::{LoadRun, counted_run, load_run, sender};
 use profile::Profile;
-pub use report::{Replayed, Report, Row};
+pub use report::{Replayed, Report};
+pub use rows::{Row, Rows};
 use servers::{Models, Server};
 use system::{Sizes, System, Way};
 
@@ -77,11 +80,15 @@ pub enum Part {
     Faults,
     /// Mode `active`: quotas that follow the load.
     Active,
+    /// Servers that batch by themselves: see [`batching`].
+    Batching,
+    /// Their throughput by requests in flight alone.
+    Curves,
 }
 
 impl Part {
-    /// All of them.
-    pub const ALL: [Part; 5] = [
+    /// Those with the classifiers.
+    pub const OF_CLASSIFIERS: [Part; 5] = [
         Part::Loads,
         Part::Burst,
         Part::Grpc,
@@ -178,7 +185,7 @@ struct Bench {
     /// Throughput of all servers together by their last profiles.
     capacity_rps: f64,
     body: Bytes,
-    report: Vec<Row>,
+    report: Rows,
     replayed: Vec<Replayed>,
 }
 
@@ -194,7 +201,7 @@ impl Bench {
             folder,
             capacity_rps,
             body: body.into(),
-            report: Vec::new(),
+            report: Rows::default(),
             replayed: Vec::new(),
         })
     }
@@ -229,7 +236,7 @@ impl Bench {
         let message = grpc::body(&self.body)?;
         for seed in 1..=settings.seeds {
             for mix in ordered(Mix::ALL, seed) {
-                own_queue::until_empty(&self.servers, &self.body).await?;
+                own_queue::until_empty(self.servers.iter().map(Server::url), &self.body).await?;
                 let runs = self.mixed(mix, seed, settings.seconds, &message).await?;
                 for (protocol, run) in runs {
                     let load = format!("{NEAR_CAPACITY} ×, {} {protocol}", mix.part());
@@ -259,7 +266,10 @@ impl Bench {
                 _ => (self.system.target(way)?, &self.body),
             };
             let seed = seed + index * OTHER_SEED;
-            load_run(&rates, seed, target, body, protocol, async { Ok(()) }).await
+            load_run(&rates, seed, target, sender(body, protocol), async {
+                Ok(())
+            })
+            .await
         };
         let runs = async {
             match *protocols {
@@ -288,11 +298,12 @@ impl Bench {
         for fault in Fault::ALL {
             for seed in 1..=settings.seeds {
                 for way in ordered(Way::FIXED, seed) {
-                    own_queue::until_empty(&self.servers, &self.body).await?;
+                    own_queue::until_empty(self.servers.iter().map(Server::url), &self.body)
+                        .await?;
                     let target = self.system.target(way)?;
                     let during = fault.cause(&mut self.servers);
-                    let body = &self.body;
-                    let run = load_run(&rates, seed, target, body, Protocol::Http1, during).await?;
+                    let sender = sender(&self.body, Protocol::Http1);
+                    let run = load_run(&rates, seed, target, sender, during).await?;
                     Fault::over(&self.servers).await?;
                     let on_time = run.on_time_percent_within(&fault::SPAN);
                     self.record(fault.name().to_owned(), way, &run, on_time);
@@ -308,27 +319,7 @@ impl Bench {
     }
 
     fn record(&mut self, load: String, way: Way, run: &LoadRun, on_time_percent: f64) {
-        eprintln!(
-            "{load:>18}  {:<9}{on_time_percent:6.2} % on time",
-            way.name()
-        );
-        let known = |row: &Row| row.load == load && row.way == way.name();
-        let index = self.report.iter().position(known).unwrap_or_else(|| {
-            self.report.push(Row::new(load.clone(), way));
-            self.report.len() - 1
-        });
-        let Some(row) = self.report.get_mut(index) else {
-            return;
-        };
-        let sum = &run.summary;
-        row.on_time_percent.push(on_time_percent);
-        row.sent.push(run.sent() as f64);
-        row.answered_rps.push(run.answered_rps());
-        row.accuracy_percent.extend(run.accuracy_percent);
-        row.latency_ms
-            .push((sum.p50_ms.unwrap_or(0.0), sum.p99_ms.unwrap_or(0.0)));
-        row.late += sum.late + sum.disconnected + sum.lost;
-        row.refused += sum.refused_total();
+        self.report.record(&load, way.name(), run, on_time_percent);
     }
 }
 
@@ -354,7 +345,8 @@ fn keep_counters(settings: &Settings, name: &str, run: &LoadRun) -> Result<()> {
 }
 
 /// Returns steps in another order for each seed.
-fn ordered<const N: usize, T>(mut steps: [T; N], seed: u64) -> [T; N] {
-    steps.rotate_left(usize::try_from(seed).unwrap_or(0) % N.max(1));
+fn ordered<S: AsMut<[T]>, T>(mut steps: S, seed: u64) -> S {
+    let all = steps.as_mut();
+    all.rotate_left(usize::try_from(seed).unwrap_or(0) % all.len().max(1));
     steps
 }

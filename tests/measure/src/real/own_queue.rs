@@ -1,4 +1,4 @@
-//! The servers' own queues: throughput from them while a closed loop keeps each server busy, and their end.
+//! The servers' own queues: closed loops that keep each server busy, the throughput then, and the queues' end.
 
 use std::time::Duration;
 
@@ -22,29 +22,52 @@ pub(crate) async fn throughput_rps(
     span: Duration,
 ) -> Result<f64> {
     let client = reqwest::Client::builder().no_proxy().build()?;
-    let from = Instant::now() + BEFORE;
-    let until = from + span;
-    let mut clients = JoinSet::new();
+    let mut loops = JoinSet::new();
     for server in servers {
-        for _ in 0..IN_FLIGHT {
-            let (client, url, body) = (client.clone(), server.url(), body.clone());
-            clients.spawn(async move {
-                let mut answered = 0_u64;
-                while Instant::now() < until {
-                    let request = client.post(&url).headers(as_clients_send());
-                    let request = request.body(body.clone()).send().await?;
-                    request.error_for_status()?.bytes().await?;
-                    answered += u64::from((from..until).contains(&Instant::now()));
-                }
-                anyhow::Ok(answered)
-            });
-        }
+        let (client, url, body) = (client.clone(), server.url(), body.clone());
+        let one = async move { closed_loop(&client, &url, &body, IN_FLIGHT, (BEFORE, span)).await };
+        loops.spawn(one);
     }
     let mut answered = 0;
-    while let Some(done) = clients.join_next().await {
-        answered += done??;
+    while let Some(done) = loops.join_next().await {
+        answered += done??.len();
     }
     Ok(answered as f64 / span.as_secs_f64())
+}
+
+/// Keeps that many requests in flight at a server. Returns the latencies of those that are answered in `span`, which begins
+/// after `before`.
+pub(crate) async fn closed_loop(
+    client: &reqwest::Client,
+    url: &str,
+    body: &Bytes,
+    in_flight: usize,
+    (before, span): (Duration, Duration),
+) -> Result<Vec<Duration>> {
+    let from = Instant::now() + before;
+    let until = from + span;
+    let mut clients = JoinSet::new();
+    for _ in 0..in_flight {
+        let (client, url, body) = (client.clone(), url.to_owned(), body.clone());
+        clients.spawn(async move {
+            let mut latencies = Vec::new();
+            while Instant::now() < until {
+                let sent = Instant::now();
+                let request = client.post(&url).headers(as_clients_send());
+                let request = request.body(body.clone()).send().await?;
+                request.error_for_status()?.bytes().await?;
+                if (from..until).contains(&Instant::now()) {
+                    latencies.push(sent.elapsed());
+                }
+            }
+            anyhow::Ok(latencies)
+        });
+    }
+    let mut latencies = Vec::new();
+    while let Some(done) = clients.join_next().await {
+        latencies.extend(done??);
+    }
+    Ok(latencies)
 }
 
 /// Headers as the load's clients send them: the servers spend CPU time on each.
@@ -68,11 +91,14 @@ fn as_clients_send() -> HeaderMap {
 const LAST_REQUESTS: usize = 3;
 
 /// Waits until the servers have answered all that earlier clients left with them, whether those still wait or not.
-pub(crate) async fn until_empty(servers: &[Server], body: &Bytes) -> Result<()> {
+pub(crate) async fn until_empty(
+    urls: impl IntoIterator<Item = String>,
+    body: &Bytes,
+) -> Result<()> {
     let client = reqwest::Client::builder().no_proxy().build()?;
-    for server in servers {
+    for url in urls {
         for _ in 0..LAST_REQUESTS {
-            let request = client.post(server.url()).body(body.clone());
+            let request = client.post(&url).body(body.clone());
             let request = request.header("content-type", "application/json");
             request.send().await?.error_for_status()?.bytes().await?;
         }

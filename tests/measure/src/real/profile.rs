@@ -13,6 +13,8 @@ use super::servers::{Models, Server};
 /// Parts of a profile file that the measurement uses.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Profile {
+    /// 0 if it was not measured.
+    #[serde(default)]
     pub(crate) accuracy: f64,
     latency: Latency,
     capacity: Capacity,
@@ -38,6 +40,12 @@ struct Capacity {
 }
 
 impl Profile {
+    pub(crate) fn read(path: &Path) -> Result<Profile> {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+        serde_saphyr::from_str(&text).with_context(|| format!("in {shown}"))
+    }
+
     /// Sustained throughput on these cores, requests/s.
     pub(crate) fn capacity_rps(&self, cores: f64) -> f64 {
         (self.capacity.slope_rps * cores + self.capacity.intercept_rps).max(0.0)
@@ -120,8 +128,5 @@ async fn finish(server: &Server, child: Child, folder: &Path) -> Result<Profile>
     ensure!(output.status.success(), "weir profile of {name}: {stderr}");
     let stdout = String::from_utf8_lossy(&output.stdout);
     println!("{name}\n{}", stdout.trim_end());
-    let path = file(folder, server);
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(serde_saphyr::from_str(&text)?)
+    Profile::read(&file(folder, server))
 }

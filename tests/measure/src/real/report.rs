@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::active::{self, ActiveRow};
+use super::rows::{Row, Rows};
 use super::system::Way;
 use super::{LOADS, NEAR_CAPACITY};
 
@@ -16,29 +17,6 @@ const PROFILES: [&str; 2] = ["measured before", "from the proxy"];
 const LEAD_POINTS: f64 = 8.0;
 /// Least part of the throughput of the servers' own queues that Weir must reach.
 const THROUGHPUT_PART: f64 = 0.97;
-
-/// Mean of all seeds of one load and way.
-#[derive(Debug, Clone, Serialize)]
-pub struct Row {
-    /// Load.
-    pub load: String,
-    /// Way of the requests.
-    pub way: &'static str,
-    /// Answered on time, percent of all sent; in a fault or burst, of those sent in it.
-    pub on_time_percent: Vec<f64>,
-    /// Requests sent.
-    pub sent: Vec<f64>,
-    /// Answers per second.
-    pub answered_rps: Vec<f64>,
-    /// Mean accuracy of the variants that requests were sent to, percent; none where the filter chose none.
-    pub accuracy_percent: Vec<f64>,
-    /// Median and 99th percentile of the answers' latency, ms.
-    pub latency_ms: Vec<(f64, f64)>,
-    /// Requests answered late, cut off, or whose client disconnected.
-    pub late: u64,
-    /// Requests refused.
-    pub refused: u64,
-}
 
 /// Weir's on-time share of one run by replay with the measured profiles.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -70,33 +48,16 @@ pub struct Report {
     /// Throughput of the servers' own queues beside each overload.
     pub own_queues: Vec<OwnQueue>,
     /// Loads, bursts and faults.
-    pub rows: Vec<Row>,
+    pub rows: Rows,
     /// The same loads by replay.
     pub replayed: Vec<Replayed>,
     /// Mode `active` and the splits beside it.
     pub active: Vec<ActiveRow>,
 }
 
-impl Row {
-    pub(super) fn new(load: String, way: Way) -> Row {
-        Row {
-            load,
-            way: way.name(),
-            on_time_percent: Vec::new(),
-            sent: Vec::new(),
-            answered_rps: Vec::new(),
-            accuracy_percent: Vec::new(),
-            latency_ms: Vec::new(),
-            late: 0,
-            refused: 0,
-        }
-    }
-}
-
 impl Report {
     fn row(&self, load: &str, way: Way) -> Option<&Row> {
-        let mut rows = self.rows.iter();
-        rows.find(|row| row.load == load && row.way == way.name())
+        self.rows.row(load, way.name())
     }
 
     /// Returns the on-time share at a load by replay, percent, with either profile; `None` if it was not played.
@@ -208,33 +169,7 @@ impl fmt::Display for Report {
                 )?;
             }
         }
-        writeln!(
-            f,
-            "| load | way | on time | least to most | accuracy | answers/s | p50, p99 ms | late or cut off | refused |"
-        )?;
-        writeln!(f, "|---|---|---|---|---|---|---|---|---|")?;
-        for row in &self.rows {
-            let shares = &row.on_time_percent;
-            let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = shares.iter().copied().fold(0.0, f64::max);
-            let accuracy = match row.accuracy_percent.is_empty() {
-                true => String::new(),
-                false => format!("{:.1} %", mean(&row.accuracy_percent)),
-            };
-            let (p50, p99): (Vec<f64>, Vec<f64>) = row.latency_ms.iter().copied().unzip();
-            writeln!(
-                f,
-                "| {} | {} | {:.1} % | {least:.1} to {most:.1} | {accuracy} | {:.1} | {:.0}, {:.0} | {} | {} |",
-                row.load,
-                row.way,
-                mean(shares),
-                mean(&row.answered_rps),
-                mean(&p50),
-                mean(&p99),
-                row.late,
-                row.refused,
-            )?;
-        }
+        write!(f, "{}", self.rows)?;
         for load in LOADS {
             if let Some(replayed) = self.replayed(load) {
                 for (replayed, profile) in replayed.into_iter().zip(PROFILES) {

@@ -43,7 +43,7 @@ impl Models {
         eprintln!("training three classifiers");
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
-        let trained = Command::new(built::mlserver()?)
+        let trained = Command::new(built::model_server("mlserver")?)
             .args(["-c", MODELS])
             .arg(folder)
             .output()
@@ -180,7 +180,7 @@ fn start(
     group: &Group,
     log: &Path,
 ) -> Result<Process> {
-    let mut command = Command::new(built::mlserver()?);
+    let mut command = Command::new(built::model_server("mlserver")?);
     command
         .args(["-c", "from mlserver.cli import main; main()", "start", "."])
         .current_dir(folder)
@@ -197,7 +197,7 @@ fn start(
 }
 
 /// An address on which nobody listens.
-fn free() -> Result<SocketAddr> {
+pub(crate) fn free() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 

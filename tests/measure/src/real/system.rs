@@ -195,6 +195,13 @@ fn hundredths(cores: f64) -> f64 {
     (cores * 100.0).round() / 100.0
 }
 
+/// Returns weights in proportion to rates.
+pub(crate) fn weights(rates: &[f64]) -> Vec<u32> {
+    let total: f64 = rates.iter().sum();
+    let weight = |rate: &f64| (rate / total * WEIGHT_MAX).round().max(1.0) as u32;
+    rates.iter().map(weight).collect()
+}
+
 fn bootstrap(servers: &[Server], profiles: &[Profile], planner: SocketAddr) -> Result<Bootstrap> {
     let each = || servers.iter().zip(profiles);
     let rate = |(server, profile): (&Server, &Profile)| profile.capacity_rps(server.cores);
@@ -217,14 +224,12 @@ fn bootstrap(servers: &[Server], profiles: &[Profile], planner: SocketAddr) -> R
         "planner": { "cluster": "planner", "authority": "planner", "key": KEY },
         "plan": { "variants": each().map(variant).collect::<Vec<_>>() },
     });
-    let weight =
-        |one: (&Server, &Profile)| (rate(one) / total * WEIGHT_MAX).round().max(1.0) as u32;
-    let host = |one: (&Server, &Profile)| (one.0.http, weight(one));
-    let weights: Vec<u32> = each().map(weight).collect();
+    let weights = weights(&each().map(rate).collect::<Vec<_>>());
+    let addresses = servers.iter().map(|server| server.http);
     // Requests at the servers and waiting for a connection: as many as the servers answer within the objective.
     let at_once = (total * SLO.as_secs_f64()).round() as u32;
     let careful = Careful {
-        hosts: each().map(host).collect(),
+        hosts: addresses.zip(weights.iter().copied()).collect(),
         timeout: SLO,
         max_requests: at_once,
         max_pending_requests: at_once,
@@ -237,7 +242,7 @@ fn bootstrap(servers: &[Server], profiles: &[Profile], planner: SocketAddr) -> R
     let mut bootstrap = Bootstrap::shipped()?
         .plugin(&plugin)
         .planner(planner)
-        .careful(careful)
+        .careful("careful", careful)
         .plain(&plain)
         .plain_weights(&weights)
         .fallback(first.name);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use weir_solve::latency_model::{Cell, Table};
 
 use super::*;
-use crate::server::{Latency, LatencyModel, Noise};
+use crate::server::{BatchWindow, Latency, LatencyModel, Noise};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -99,6 +99,29 @@ fn batch_starts_when_full_or_after_the_batch_window() {
         .collect();
     // The fourth waited for its batch until 8 ms, then for the core.
     assert_eq!(batches, [(3, 2), (3, 2), (3, 2), (1, 32)]);
+}
+
+#[test]
+fn batch_window_begins_at_arrival_or_when_the_server_is_idle() {
+    let batches = |window| {
+        let mut engine = engine(|config| {
+            config.batch_max = NonZeroU32::new(2).unwrap();
+            config.batch_delay = ms(5);
+            config.batch_window = window;
+        });
+        for at in [0, 1, 20, 103] {
+            arrive(&mut engine, ms(at));
+        }
+        advance(&mut engine, ms(400));
+        let runs = engine.witness().0.iter();
+        let batch = |run: &Run| (run.batch, run.started.as_millis());
+        runs.map(batch).collect::<Vec<_>>()
+    };
+    // The third has waited for longer than the window when the first batch ends at 101 ms.
+    let expected = [(2, 1), (2, 1), (1, 101), (1, 201)];
+    assert_eq!(batches(BatchWindow::Arrival), expected);
+    let expected = [(2, 1), (2, 1), (2, 103), (2, 103)];
+    assert_eq!(batches(BatchWindow::Idle), expected);
 }
 
 #[test]

@@ -34,7 +34,7 @@ enum Command {
     /// Measure the planner on an emulated Kubernetes: the time until pods follow the demand, and the cost of 500
     /// pods.
     Kube(KubeArgs),
-    /// Put Weir before three real MLServers, beside weighted and careful. Needs the right to make control groups.
+    /// Put Weir before real model servers, beside weighted and careful. Needs root, for control groups and namespaces.
     RealServer(RealArgs),
 }
 
