@@ -1,9 +1,7 @@
 //! Lanes and batches of a server, from its throughput by requests in flight. Pure.
 //!
-//! A server with `lanes` executes that many batches at once; one of b requests takes delta·b + eta ms. While all lanes
-//! execute, further requests wait, and the next free lane takes all of them, up to `batch`. So with n in flight
-//! 1 / (lanes + 1) of them are in each batch: with one lane, two in flight are answered no faster than one, and four are.
-//! A server with a batch window waits for company before it executes, so that n / lanes are in each batch.
+//! The throughputs are those of a [server curve](weir_solve::latency_model::ServerCurve) whose batch of b requests takes
+//! delta·b + eta ms.
 //!
 //! Without batches, a lane waits between an answer and the next request unless another request waits for it: with no more
 //! requests in flight than lanes each takes a gap longer, which is the network's and the client's.
@@ -11,6 +9,8 @@
 //! Each combination of lanes, batch and window is fitted by least squares of relative errors, without negative
 //! coefficients. Without batches the model is one of lanes alone. Batches count only if lanes explain the points badly
 //! and batches explain them well: a server that shares its cores among requests is faster with several of them, too.
+
+use weir_solve::latency_model::Batching;
 
 use crate::sweep::{Rate, grows as grows_at_the_end, highest};
 
@@ -104,21 +104,24 @@ impl Execution {
     /// Mean number of requests in a batch with that many in flight.
     #[must_use]
     pub fn together(&self, in_flight: u32) -> f64 {
-        let groups = match self.window_ms {
-            Some(_) => self.lanes,
-            None => self.lanes + 1,
-        };
-        (f64::from(in_flight) / f64::from(groups)).clamp(1.0, f64::from(self.batch))
+        self.batching().together(in_flight)
     }
 
     /// Time of one batch in ms by the throughput with that many in flight (Little's law), without the batch window.
     #[must_use]
     pub fn batch_ms(&self, in_flight: u32, per_s: f64) -> f64 {
-        let window_ms = match self.together(in_flight) < f64::from(self.batch) {
-            true => self.window_ms.unwrap_or_default(),
-            false => 0.0,
-        };
-        executing(self.lanes, self.together(in_flight), in_flight) * 1e3 / per_s - window_ms
+        let batching = self.batching();
+        let waits = batching.waits_to_fill(in_flight);
+        let window_ms = batching.window_ms.filter(|_| waits);
+        batching.executing(in_flight) * 1e3 / per_s - window_ms.unwrap_or_default()
+    }
+
+    fn batching(&self) -> Batching {
+        Batching {
+            lanes: self.lanes,
+            batch: self.batch,
+            window_ms: self.window_ms,
+        }
     }
 
     /// Whether these are batches, and not requests that share the server's cores.
@@ -183,11 +186,6 @@ fn accelerates(points: &[Rate]) -> bool {
     })
 }
 
-/// Requests that are executed at once.
-fn executing(lanes: u32, together: f64, in_flight: u32) -> f64 {
-    f64::from(lanes.min(in_flight)) * together
-}
-
 /// The first of the best.
 fn best(all: impl Iterator<Item = Execution>) -> Option<Execution> {
     all.min_by(|a, b| a.score().total_cmp(&b.score()))
@@ -205,13 +203,14 @@ fn fit(points: &[Rate], lanes: u32, batch: u32, window: bool) -> Option<Executio
     };
     // The time of a batch, and its factors of delta, eta and the window.
     let row = |point: &Rate| {
-        let together = form.together(point.concurrency);
+        let batching = form.batching();
+        let together = batching.together(point.concurrency);
         let waits = window
             && match batch {
                 1 => point.concurrency <= lanes,
-                _ => together < f64::from(batch),
+                _ => batching.waits_to_fill(point.concurrency),
             };
-        let ms = executing(lanes, together, point.concurrency) * 1e3 / point.per_s;
+        let ms = batching.executing(point.concurrency) * 1e3 / point.per_s;
         let factors = [together, 1.0, f64::from(u8::from(waits))];
         (factors.map(|factor| factor / ms), ms)
     };

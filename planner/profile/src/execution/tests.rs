@@ -105,7 +105,11 @@ fn gaps_between_requests_are_no_lanes() {
                 for noise in [0.0, 0.01] {
                     let of = |at: u32| {
                         let each = f64::from(at) / (own_ms + gap_ms);
-                        let sign = if at.ilog2() % 2 == 0 { 1.0 } else { -1.0 };
+                        let sign = if at.ilog2().is_multiple_of(2) {
+                            1.0
+                        } else {
+                            -1.0
+                        };
                         each.min(f64::from(lanes) / own_ms) * 1e3 * (1.0 + sign * noise)
                     };
                     let points = [1, 2, 4, 8, 16].map(|at| (at, of(at)));
