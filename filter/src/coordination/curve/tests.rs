@@ -176,7 +176,7 @@ fn lanes_are_flat_and_a_queue_or_batches_are_not() {
 
 /// Under load there are never few in flight.
 #[test]
-fn lanes_that_take_as_long_as_planned_are_there() {
+fn lanes_that_take_as_long_as_planned_are_known() {
     let planned = PLANNED.as_millis();
     assert!(curve([4], |_| planned + 4).has_planned_lanes(4, at(1)));
     assert!(!curve([4], |_| 4 * planned).has_planned_lanes(4, at(1)));

@@ -240,7 +240,7 @@ fn invalid_requests_are_refused() {
         (with(SERVICE, -1.0), "rate_rps: -1; it must be 0 to 1000000"),
         (with(SERVICE, f64::NAN), "rate_rps: NaN"),
         (with("[1]", 1.0), "service file: no mapping"),
-        (with("slo: 1s", 1.0), "service file: missing field"),
+        (with("slo: 1s", 1.0), "service: missing"),
         (bad_slo, "slo: "),
     ] {
         let error = what_if(&request).unwrap_err().to_string();
