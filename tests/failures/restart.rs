@@ -136,7 +136,7 @@ async fn a_hot_restart_answers_every_request_exactly_once() {
     };
     let next = at(next.unwrap(), address, Some(restart));
     // Longer than the start of the new process, so that the old one is still full then.
-    scene.backends[0].slow_by(5.0).unwrap();
+    scene.backends[0].slow_by(8.0).unwrap();
     let young = Envoy::start(&next, 1).await.unwrap();
     scene.backends[0].slow_by(1.0).unwrap();
 
