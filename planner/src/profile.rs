@@ -105,6 +105,18 @@ impl Profile {
             .min(self.uncorrected().service_ms(cores))
     }
 
+    /// Returns the profile with its largest batch that takes at most that time, at least one of one request.
+    #[must_use]
+    pub fn with_batch_within(self, cores: Cores, latency_max_ms: f64) -> Profile {
+        let with = |batch: u32| Profile { batch, ..self };
+        let in_time = |profile: &Profile| profile.budget_ms(cores) <= latency_max_ms;
+        (1..=self.batch)
+            .rev()
+            .map(with)
+            .find(in_time)
+            .unwrap_or_else(|| with(1))
+    }
+
     /// Returns the minimum mean latency of one request with at most `most` cores, in ms; 0 if unknown.
     pub fn shortest_ms(&self, most: Cores) -> f64 {
         let alone = Profile { batch: 1, ..*self };

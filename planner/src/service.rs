@@ -207,6 +207,8 @@ pub struct Variant {
     pub replicas: Replicas,
     /// Latency and capacity for each number of cores.
     pub profile: Profile,
+    /// Largest batch that the server is known to execute; planned is one that meets the latency budget.
+    pub batch_max: u32,
     /// Batch window of the server; zero if it does not form batches by itself.
     pub batch_delay: Duration,
     /// Source of the profile, if it is not part of the service.

@@ -28,6 +28,12 @@ pub struct Profile<O = Origin> {
     /// Accuracy in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<f64>,
+    /// Number of requests that the server executes together; missing if it executes each alone, or if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<u32>,
+    /// Time for which the server waits for a batch to fill; missing if it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_delay: Option<RawDuration>,
     /// Cores and batches that were measured: the planner refuses others, unless told to extrapolate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<RawRange>,
@@ -302,6 +308,8 @@ mod tests {
             capacity: Some(capacity),
             readiness: Some(RawDuration(Duration::from_millis(4200))),
             accuracy: Some(97.78),
+            batch: None,
+            batch_delay: None,
             range: Some(RawRange::of(0.5, 1)),
             origin: Origin {
                 measured_by: "weir profile 0.1.0".to_owned(),

@@ -80,15 +80,12 @@ impl<'a> Run<'a> {
     /// Largest batch that the server can finish within the latency budget, at least the planned one. With slots for the
     /// planned batch only, some lanes would idle while others execute larger batches.
     fn max_batch(&self, latency_max_ms: f64) -> u32 {
-        let in_time = |batch: &u32| {
-            let profile = Profile {
-                batch: *batch,
-                ..self.profile
-            };
-            profile.budget_ms(self.allocation.each()) <= latency_max_ms
+        let most = Profile {
+            batch: self.max,
+            ..self.profile
         };
-        let greater = (self.profile.batch + 1..=self.max).take_while(in_time);
-        greater.last().unwrap_or(self.profile.batch)
+        let greatest = most.with_batch_within(self.allocation.each(), latency_max_ms);
+        greatest.batch.max(self.profile.batch)
     }
 
     /// Profile with the batch that the filters send together: 1 if the server makes the batches. The filters learn the

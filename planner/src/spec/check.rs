@@ -77,6 +77,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         ", less than slo",
     )?;
     let downstream_ms = RawDuration(downstream).as_ms();
+    let latency_max_ms = part * (RawDuration(slo).as_ms() - downstream_ms);
     let cycle = whole_ms("cycle", raw.cycle, CYCLE_MIN..=CYCLE_MAX, "")?;
     let more = ", more than two cycles";
     let plan_max_age = whole_ms("planMaxAge", raw.plan_max_age, 2 * cycle + MS..=HOUR, more)?;
@@ -99,6 +100,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
     let frame = Frame {
         service: &name,
         slo_ms: RawDuration(slo).as_ms(),
+        latency_max_ms,
         start_slots: without_profile::start_slots(&raw.proxies),
         has_accuracies: raw.all_variants().any(|variant| variant.accuracy.is_some()),
         budget,
@@ -113,7 +115,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         name,
         slo,
         on_time_target,
-        latency_max_ms: part * (RawDuration(slo).as_ms() - downstream_ms),
+        latency_max_ms,
         downstream_ms,
         cycle,
         plan_max_age,

@@ -6,8 +6,8 @@ use std::io::Read;
 use std::path::Path;
 
 use super::raw::{
-    RawCapacity, RawCpu, RawLatency, RawMeasured, RawProfile, RawRange, RawReference, RawVariant,
-    ServiceSpec, from_yaml,
+    RawCapacity, RawCpu, RawDuration, RawLatency, RawMeasured, RawProfile, RawRange, RawReference,
+    RawVariant, ServiceSpec, from_yaml,
 };
 use super::renamed::renamed;
 use super::{ServiceFile, line_of, split_position};
@@ -118,6 +118,7 @@ fn resolve(
     let found = profile(&text).and_then(|profile| Ok((models_of(&profile)?, profile)));
     let found = found.map_err(|error| in_profile(&at, &reference.label(), &text, error));
     let ((latency, capacity), profile) = found?;
+    reference.batch = profile.batch;
     if let Some(range) = profile.range.filter(|_| !extrapolate) {
         within_range(of_variant, variant, sizes, &range)?;
     }
@@ -126,6 +127,12 @@ fn resolve(
     variant.accuracy = variant.accuracy.or(profile.accuracy);
     if let Some(readiness) = profile.readiness {
         variant.readiness = readiness;
+    }
+    if let Some(delay) = profile
+        .batch_delay
+        .filter(|_| variant.batch_delay == RawDuration::default())
+    {
+        variant.batch_delay = delay;
     }
     Ok(())
 }
@@ -157,8 +164,9 @@ fn within_range(
         "{} to {}, the batches that the profile was measured with, {more}",
         batch.min, batch.max
     );
-    let fits = (batch.min..=batch.max).contains(&variant.batch);
-    rule(fits, format!("{at}.batch"), variant.batch, &right)
+    let largest = variant.batch_max();
+    let fits = (batch.min..=batch.max).contains(&largest);
+    rule(fits, format!("{at}.batch"), largest, &right)
 }
 
 /// The error of a profile at the path of its reference; the message names file, line and field.

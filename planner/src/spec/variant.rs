@@ -32,7 +32,7 @@ const PRICE_MAX: f64 = 1e6;
 fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
     let delay = duration(at, raw.batch_delay, Duration::ZERO..=BATCH_DELAY_MAX, "")?;
     let right = "left out where batch is 1: there is no batch to wait for";
-    let holds = delay.is_zero() || raw.batch > 1;
+    let holds = delay.is_zero() || raw.batch_max() > 1;
     rule(holds, at, raw.batch_delay, right)?;
     Ok(delay)
 }
@@ -46,6 +46,8 @@ pub(super) struct Frame<'a> {
     pub(super) slo_ms: f64,
     /// Executions at the same time of a replica without a profile, until they are measured.
     pub(super) start_slots: u32,
+    /// Time that one execution may take, in ms.
+    pub(super) latency_max_ms: f64,
     /// Whether any variant has an accuracy.
     pub(super) has_accuracies: bool,
     /// Budget, in steps.
@@ -100,7 +102,7 @@ pub(super) fn variant(
         let right = "left out, and latency given instead: references are not followed here";
         return Err(refusal(key("profile"), reference.label(), right));
     }
-    within(key("batch"), raw.batch, 1..=BATCH_MAX, "requests")?;
+    within(key("batch"), raw.batch_max(), 1..=BATCH_MAX, "requests")?;
     let profile = match &raw.latency {
         Some(model) => {
             let given = given(at, raw, model, frame);
@@ -109,6 +111,10 @@ pub(super) fn variant(
         None => without_profile::start(at, raw, frame)?,
     };
     let (min, max) = without_profile::planned_cores(&profile, initial, (min, max));
+    let profile = match raw.batch {
+        Some(_) => profile,
+        None => profile.with_batch_within(step.times(max), frame.latency_max_ms),
+    };
     let (replicas, count) = replicas(&key("replicas"), raw.replicas)?;
     let shape = VariantShape {
         profile: &profile,
@@ -140,7 +146,7 @@ pub(super) fn variant(
     rule(single, key("replicas"), "given", right)?;
     let fixed = min == max && replicas.min == replicas.max;
     let workload = match &raw.workload {
-        Some(workload) => Some(self::workload(&key("workload"), workload, raw.batch)?),
+        Some(workload) => Some(self::workload(&key("workload"), workload, profile.batch)?),
         None => None,
     };
     let changed = place.resize.is_some() || place.cgroup.is_some() || workload.is_some();
@@ -164,6 +170,7 @@ pub(super) fn variant(
         profile_from: raw.profile.as_ref().map(RawReference::label),
         price: price(key("price"), raw.price, frame.policy.name())?,
         cancels: raw.cancels,
+        batch_max: raw.batch_max(),
         batch_delay: batch_delay(&key("batchDelay"), raw)?,
         readiness: duration(key("readiness"), raw.readiness, Duration::ZERO..=HOUR, "")?,
         tell_batch: tell_batch(&key("tellBatch"), raw)?,
@@ -191,7 +198,7 @@ fn given(
         origin: Origin::Given,
         latency: latency(&format!("{at}.latency"), model)?,
         parallelism: parallelism(&format!("{at}.latency.parallelism"), model.parallelism)?,
-        batch: raw.batch,
+        batch: raw.batch_max(),
         fit,
         utilisation,
         correction: Correction::NONE,
@@ -212,7 +219,7 @@ fn of_profile(raw: &RawVariant, error: ConfigError) -> ConfigError {
 
 fn tell_batch(at: &str, raw: &RawVariant) -> Result<bool, ConfigError> {
     let right = "left out where there is no resize (an address), or where batch is 1";
-    let can = raw.resize.is_some() && raw.batch > 1;
+    let can = raw.resize.is_some() && raw.batch_max() > 1;
     rule(!raw.tell_batch || can, at, raw.tell_batch, right)?;
     Ok(raw.tell_batch)
 }

@@ -32,6 +32,12 @@ impl RawVariant {
         self.cores.unwrap_or(CORES)
     }
 
+    /// Largest batch that is written, in the variant or in the profile that has been read.
+    pub fn batch_max(&self) -> u32 {
+        let of_profile = || self.profile.as_ref().and_then(|reference| reference.batch);
+        self.batch.or_else(of_profile).unwrap_or(1)
+    }
+
     /// Whether something is known of its times before it serves.
     pub(super) fn has_profile(&self) -> bool {
         self.latency.is_some() || self.profile.is_some()
@@ -120,7 +126,7 @@ pub(super) fn start(at: &str, raw: &RawVariant, frame: Frame<'_>) -> Result<Prof
         parallelism: Parallelism::Fixed(
             NonZeroU32::new(frame.start_slots).unwrap_or(NonZeroU32::MIN),
         ),
-        batch: raw.batch,
+        batch: raw.batch_max(),
         fit: None,
         utilisation: policy.derived_utilisation(),
         correction: Correction::NONE,

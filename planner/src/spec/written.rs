@@ -38,6 +38,11 @@ impl ServiceSpec {
                 }),
                 accuracy: Some(variant.accuracy),
                 readiness: RawDuration(variant.readiness),
+                batch: Some(profile.batch),
+                batch_delay: match profile.batch {
+                    1 => RawDuration::default(),
+                    _ => RawDuration(variant.batch_delay),
+                },
                 ..raw.clone()
             };
         }
@@ -54,11 +59,11 @@ mod tests {
     fn inlined_profile_is_the_one_that_was_read() {
         let folder = tempfile::tempdir().unwrap();
         let profile = "latency: {gammaMs: 40, etaMs: 2, parallelism: 2, tail: 1.5}\n\
-            capacity: {slopeRps: 20, interceptRps: -2}\nreadiness: 7s\naccuracy: 71\n";
+            capacity: {slopeRps: 20, interceptRps: -2}\nreadiness: 7s\naccuracy: 71\nbatch: 4\nbatchDelay: 3ms\n";
         std::fs::write(folder.path().join("a.yaml"), profile).unwrap();
         let mut file: serde_json::Value = serde_saphyr::from_str(&small()).unwrap();
         let first = file["variants"][0].as_object_mut().unwrap();
-        for key in ["latency", "capacity", "accuracy", "readiness"] {
+        for key in ["latency", "capacity", "accuracy", "readiness", "batch"] {
             first.remove(key);
         }
         first.insert("profile".to_owned(), serde_json::json!({"file": "a.yaml"}));

@@ -45,10 +45,12 @@ impl VariantExtent {
                 .collect(),
         };
         let doubled = std::iter::successors(Some(1_u32), |batch| batch.checked_mul(2));
-        let batches = doubled.take_while(|batch| *batch < raw.batch);
+        // That of an earlier profile is no request: this one finds its own.
+        let largest = raw.batch.unwrap_or(1);
+        let batches = doubled.take_while(|batch| *batch < largest);
         Ok(VariantExtent {
             cores,
-            batches: batches.chain([raw.batch]).collect(),
+            batches: batches.chain([largest]).collect(),
             place,
             tell_batch: raw.tell_batch,
             is_workload: raw.workload.is_some(),

@@ -103,6 +103,8 @@ struct Origin {
     source: String,
     format: &'static str,
     variant: Option<String>,
+    /// Largest batch that the server has formed.
+    batch: Option<u32>,
     notes: Vec<String>,
 }
 
@@ -194,6 +196,9 @@ impl Profile {
             source: source.to_string(),
             format: name,
             variant: None,
+            // The batches of other sources may be rows of one request.
+            batch: (format == import::Format::Triton && fitted.range.batch.max > 1)
+                .then_some(fitted.range.batch.max),
             notes,
         };
         print(self.finish(&self.output, &fitted, origin)?)
@@ -251,6 +256,7 @@ impl Profile {
                 source: source.to_string(),
                 format: "proxy",
                 variant: Some(format!("{service}/{variant}")),
+                batch: None,
                 notes: notes(&found, time),
             };
             self.finish(&path, &fitted, origin)
@@ -322,6 +328,8 @@ impl Profile {
             capacity,
             readiness: None,
             accuracy: None,
+            batch: origin.batch,
+            batch_delay: None,
             range: Some(fitted.range),
             origin: ImportOrigin {
                 measured_by: stamp.measured_by,

@@ -34,12 +34,19 @@ impl Profile {
         let accuracy = done.and_then(|(_, _, accuracy)| accuracy);
         let (latency, capacity) = done.map(|(_, model, _)| models(model)).unzip();
         let readiness = done.and_then(|(run, _, _)| run.readiness);
+        let batches = done.and_then(|(run, _, _)| run.execution);
+        let batches = batches.filter(|one| one.batch > 1);
         ProfileFile {
             latency,
             capacity,
             readiness: readiness
                 .map(|time| RawDuration::from_ms((time.as_secs_f64() * 1e3).round())),
             accuracy: accuracy.map(|one| one.percent),
+            batch: batches.map(|one| one.batch),
+            batch_delay: batches
+                .and_then(|one| one.window_ms)
+                .filter(|ms| *ms >= WINDOW_MS_MIN)
+                .map(|ms| RawDuration::from_ms(ms.round())),
             range: done
                 .and_then(|(run, _, _)| range(run.busy.iter().map(|it| (it.cores, it.batch)))),
             origin: Origin {
@@ -105,7 +112,7 @@ impl Profile {
             ]);
         }
         let fit = report::models(&model.fit, model.parallelism) + &report::lines(&model.fit.notes);
-        let batches = run.execution.map(|it| self.batches(&it));
+        let batches = run.execution.as_ref().map(batches);
         let capacity = report::capacity(&model.capacity) + &self.within(&run.best);
         let failures = report::lines(&failure_notes(&run.busy));
         let accuracy = accuracy.map(|one| {
@@ -126,35 +133,6 @@ impl Profile {
         )
     }
 
-    /// Says how many requests the server executes at once, or which batches it forms by itself, and what a variant needs to plan with them.
-    fn batches(&self, execution: &Execution) -> String {
-        let Execution { lanes, batch, .. } = execution;
-        if *batch == 1 {
-            return match (execution.is_sure(), lanes) {
-                (false, _) => String::new(),
-                (true, 1) => "the server executes one request at a time\n".to_owned(),
-                (true, lanes) => format!("the server executes {lanes} requests at once\n"),
-            };
-        }
-        let known = self.batches.iter().max();
-        let advice = match known == Some(batch) {
-            true => String::new(),
-            false => format!(": a variant with `batch: {batch}` plans with them"),
-        };
-        let at_once = match lanes {
-            1 => "one".to_owned(),
-            lanes => lanes.to_string(),
-        };
-        let window_ms = execution.window_ms.unwrap_or_default();
-        let window = match window_ms < WINDOW_MS_MIN {
-            true => String::new(),
-            false => format!(", after a wait of some {window_ms:.0} ms for one to fill"),
-        };
-        format!(
-            "the server forms batches of up to {batch} requests, {at_once} at once{window}{advice}\n"
-        )
-    }
-
     /// Says how many requests are in flight at the capacity, and that it meets no objective if it does not.
     fn within(&self, best: &[Point]) -> String {
         let Some(slo) = self.slo else {
@@ -171,6 +149,28 @@ impl Profile {
         });
         each.collect()
     }
+}
+
+/// Says how many requests the server executes at once, or which batches it forms by itself.
+fn batches(execution: &Execution) -> String {
+    let Execution { lanes, batch, .. } = execution;
+    if *batch == 1 {
+        return match (execution.is_sure(), lanes) {
+            (false, _) => String::new(),
+            (true, 1) => "the server executes one request at a time\n".to_owned(),
+            (true, lanes) => format!("the server executes {lanes} requests at once\n"),
+        };
+    }
+    let at_once = match lanes {
+        1 => "one".to_owned(),
+        lanes => lanes.to_string(),
+    };
+    let window_ms = execution.window_ms.unwrap_or_default();
+    let window = match window_ms < WINDOW_MS_MIN {
+        true => String::new(),
+        false => format!(", after a wait of some {window_ms:.0} ms for one to fill"),
+    };
+    format!("the server forms batches of up to {batch} requests, {at_once} at once{window}\n")
 }
 
 /// Program, date and machine of a profile.

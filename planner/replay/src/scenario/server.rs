@@ -80,7 +80,7 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
         None if variant.has_profile() => profile.parallelism,
         None => Parallelism::Fixed(NonZeroU32::MIN),
     };
-    let batch_max = raw.batch_max.unwrap_or(profile.batch);
+    let batch_max = raw.batch_max.unwrap_or(variant.batch_max);
     let batch_max = within(at("batch_max"), batch_max, 1..=BATCH_MAX, "requests")?;
     let latency = latency(variant, raw, parallelism, batch_max)?;
     let sigma = match raw.noise_sigma {

@@ -17,6 +17,7 @@ fn resolved(text: &str) -> Result<ServiceSpec, ConfigError> {
         file: None,
         extrapolate: false,
         read: false,
+        batch: None,
     });
     spec.resolve(|at, reference| {
         assert_eq!(at, "variants[0].profile");
@@ -148,7 +149,7 @@ fn variant_beyond_the_measured_range_is_refused_unless_it_extrapolates() {
     let budget = spec.sizes().cores;
     let raw = spec.variants.unwrap().remove(0);
     let whole = |cpu: RawCpu| cpu.0.millis() / 1000;
-    let (min, batch) = (whole(raw.sizes().min).max(1), raw.batch);
+    let (min, batch) = (whole(raw.sizes().min).max(1), raw.batch_max());
     let max = whole(raw.sizes().max.unwrap_or(budget));
     let text = |cores: (u32, u32), batch: (u32, u32)| {
         format!(
@@ -182,6 +183,44 @@ fn variant_beyond_the_measured_range_is_refused_unless_it_extrapolates() {
 }
 
 #[test]
+fn batch_is_the_largest_of_the_profile_within_the_latency_budget_unless_the_variant_has_one() {
+    // 45, 54 and 66 ms for batches of 1, 4 and 8.
+    let model = "latency: {deltaMs: 3, etaMs: 42, parallelism: 1}";
+    // Objective, keys of the variant, keys of the profile; planned batch, known batch, window in ms.
+    for (slo, own, profile, planned, known, window_ms) in [
+        ("1s", "", "", 1, 1, 0),
+        ("1s", "", "batch: 8\nbatchDelay: 5ms", 8, 8, 5),
+        ("108ms", "", "batch: 8", 4, 8, 0),
+        ("20ms", "", "batch: 8", 1, 8, 0),
+        ("108ms", "batch: 8", "batch: 16", 8, 8, 0),
+        (
+            "1s",
+            "batch: 2\n  batchDelay: 1ms",
+            "batch: 8\nbatchDelay: 5ms",
+            2,
+            2,
+            1,
+        ),
+    ] {
+        let text = small().replace("slo: 1s", &format!("slo: {slo}"));
+        let first = "  capacity: {slopeRps: 20, interceptRps: -2}\n  latency: {gammaMs: 40, epsilonMs: 1, deltaMs: 2, \
+             etaMs: 0, parallelism: per-core}\n";
+        let text = text.replace(first, &format!("  profile: {{configMap: a}}\n  {own}\n"));
+        let mut spec = ServiceSpec::from_yaml(&text).unwrap();
+        spec.resolve(|_, _| Ok(format!("{model}\n{profile}")))
+            .unwrap();
+        let service = ServiceFile::try_from(spec).unwrap().service;
+        let variant = &service.variants[0];
+        let found = (
+            variant.profile.batch,
+            variant.batch_max,
+            variant.batch_delay.as_millis(),
+        );
+        assert_eq!(found, (planned, known, window_ms), "{slo} {own} {profile}");
+    }
+}
+
+#[test]
 fn latency_and_profile_exclude_each_other() {
     let text = small();
     let mut spec = ServiceSpec::from_yaml(&text).unwrap();
@@ -191,6 +230,7 @@ fn latency_and_profile_exclude_each_other() {
         file: Some("f".to_owned()),
         extrapolate: false,
         read: false,
+        batch: None,
     });
     assert_eq!(spec.references().len(), 1);
     let error = spec.clone().resolve(|_, _| Ok(String::new())).unwrap_err();

@@ -29,6 +29,9 @@ pub struct RawReference {
     /// Whether the profile has been read into the variant.
     #[serde(skip)]
     pub(crate) read: bool,
+    /// Batch of the profile that has been read.
+    #[serde(skip)]
+    pub(crate) batch: Option<u32>,
 }
 
 impl RawReference {
@@ -60,6 +63,12 @@ pub(crate) struct RawProfile {
     /// Accuracy in percent, for a variant that names none.
     #[serde(default)]
     pub(crate) accuracy: Option<f64>,
+    /// Number of requests that the server executes together, for a variant that does not say.
+    #[serde(default)]
+    pub(crate) batch: Option<u32>,
+    /// Batch window of the server, for a variant that does not say.
+    #[serde(default)]
+    pub(crate) batch_delay: Option<RawDuration>,
     /// Cores and batches that were measured; a variant beyond them is refused unless its reference extrapolates.
     #[serde(default)]
     pub(crate) range: Option<RawRange>,

@@ -89,13 +89,14 @@ pub struct RawVariant {
     #[schemars(extend("x-kubernetes-validations" = in_range("0s", "1h")))]
     pub readiness: RawDuration,
     /// Override that hardly anybody needs: number of requests that the server executes together; the maximum if the policy
-    /// chooses the batch size. A profile has the batches, and the filters find the number in flight.
-    #[serde(default = "batch")]
+    /// chooses the batch size. Defaults to the largest batch of the profile that meets latencyBudget on cores.max, and to
+    /// 1 without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
-    pub batch: u32,
+    pub batch: Option<u32>,
     /// Override, as batch. Batch window of the server: time for which it waits for a batch to fill. Set it for servers
     /// that form batches by themselves; the proxies then form none. Leave it out for servers that execute
-    /// at once the requests that arrive together.
+    /// at once the requests that arrive together. Defaults to the profile's.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(extend("x-kubernetes-validations" = in_range("0s", "1s")))]
     pub batch_delay: RawDuration,
@@ -370,10 +371,6 @@ pub(super) fn is_false(value: &bool) -> bool {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
 fn is_zero(value: &RawDuration) -> bool {
     value.0.is_zero()
-}
-
-const fn batch() -> u32 {
-    1
 }
 
 const fn min() -> u32 {

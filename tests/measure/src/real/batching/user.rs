@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
 use tokio::process::Command;
 use weir_bed::built;
 
@@ -45,9 +44,6 @@ pub(super) async fn made(servers: &[Server], slo: Duration, folder: &Path) -> Re
         eprintln!("$ weir {}", arguments.join(" "));
         let report = weir(&arguments).await?;
         println!("{}", report.trim_end());
-        if command == "profile" {
-            plan_with_batches(&folder.join("service.yaml"), &report)?;
-        }
     }
     let profile = |server: &Server| {
         let file = folder.join(format!("{}.profile.yaml", server.name));
@@ -57,31 +53,6 @@ pub(super) async fn made(servers: &[Server], slo: Duration, folder: &Path) -> Re
         profiles: servers.iter().map(profile).collect::<Result<_>>()?,
         bootstrap: folder.join("envoy/static.yaml"),
     })
-}
-
-/// Puts the batches that the profiles' report names into the service file, as it says.
-fn plan_with_batches(service: &Path, report: &str) -> Result<()> {
-    let text = std::fs::read_to_string(service).context("cannot read the service file")?;
-    let mut file: Value = serde_saphyr::from_str(&text)?;
-    let variants = file.get_mut("variants").and_then(Value::as_array_mut);
-    let variants = variants.context("a service file without variants")?;
-    // The report of each variant ends with the name of its profile.
-    for part in report.split_inclusive(".profile.yaml is written") {
-        let named = part.split_once("a variant with `batch: ");
-        let Some((batch, _)) = named.and_then(|(_, batch)| batch.split_once('`')) else {
-            continue;
-        };
-        let batch: u32 = batch.parse().with_context(|| format!("batch {batch}"))?;
-        for variant in variants.iter_mut().filter_map(Value::as_object_mut) {
-            let name = variant.get("name").and_then(Value::as_str);
-            let end = format!("/{}.profile.yaml is written", name.unwrap_or_default());
-            if part.ends_with(&end) {
-                variant.insert("batch".to_owned(), json!(batch));
-            }
-        }
-    }
-    // JSON is YAML too.
-    std::fs::write(service, file.to_string()).context("cannot write the service file")
 }
 
 /// Runs `weir`, and returns what it prints.
