@@ -1,7 +1,7 @@
 //! Encoding of the slot table. Little-endian, no padding:
 //!
 //! ```text
-//! header   magic and layout version 10 · checksum u64 · resets u32 · columns u16 · rows u16
+//! header   magic and layout version 11 · checksum u64 · resets u32 · columns u16 · rows u16
 //!          runs u16 · quarantine_until u64 · process_id u64 · poller u64 · poller_until u64
 //! column   key u64 · idle_since u64 (0: not) · full_since u64 (0: not) · used_at u64
 //!          open u32 · sent u32 · begun u32
@@ -11,7 +11,7 @@
 //! health   failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8 · serves u8
 //! mean     mean u64 · scatter u64 · last u64 · count u16 · at u64
 //! limit    planned u32 · found u32 · trial u32 · phase u8 · samples u16 · cut_off u16 · slow u16 · sum u64 · base u32
-//!          since u64 · ended_at u64 · lost u32 · next_trial u64 · fruitless u8 · halvings u8 · falls, late u8
+//!          left u32 · since u64 · ended_at u64 · lost u32 · next_trial u64 · fruitless u8 · halvings u8 · falls, late u8
 //! curve    turned u64 · answered u64 · 16 points
 //! point    mean u32 · scatter u32 · from_end mean u32 · scatter u32 · count u16 · at_ms u32 · completed_at_ms u32
 //! row      incarnation u64 · lease u64 · notified_at u64 · serving u8 · held u32        × rows
@@ -38,7 +38,7 @@ use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 /// Version of the layout. Another layout needs another number; it is also part of the key in the store.
-pub const LAYOUT: u8 = 10;
+pub const LAYOUT: u8 = 11;
 /// First bytes of a slot table.
 const MAGIC: [u8; 8] = [b'w', b'e', b'i', b'r', b's', b'l', b't', LAYOUT];
 /// Length of magic and checksum, which the checksum does not cover.
@@ -47,7 +47,7 @@ const UNSUMMED: usize = 16;
 const HEADER: usize = UNSUMMED + 42;
 const COLUMN: usize = 44 + 2 * HEALTH + LEAD + LIMIT + CURVE;
 const HEALTH: usize = 21;
-const LIMIT: usize = 62;
+const LIMIT: usize = 66;
 const CURVE: usize = 16 + POINTS * POINT;
 const POINT: usize = 26;
 const LEAD: usize = 25 + 2 * MEAN;
@@ -345,6 +345,7 @@ impl Reader<'_> {
             slow: u16::from_le_bytes(self.take()?),
             sum: self.u64()?,
             base: self.u32()?,
+            left: self.u32()?,
             since: self.mono()?,
             ended_at: self.mono()?,
             lost: self.u32()?,

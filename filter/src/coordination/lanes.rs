@@ -56,6 +56,8 @@ pub struct CompletedExecution {
     pub in_flight: u32,
     /// Time from the latest end of an execution before that, if others were in flight.
     pub after_end: Span,
+    /// Time that the request had when it arrived, with its body.
+    pub left: Span,
     /// Planned service time at that time.
     pub planned: Span,
     /// Whether it was sent to an idle lane.
@@ -192,6 +194,7 @@ impl SlotTable {
             let ratio = (state.curve).record(sample, execution.after_end, execution.at);
             let ended = Ended {
                 gap: curve::ratio(gap, execution.planned),
+                left: curve::ratio(execution.left, execution.planned),
                 in_flight: execution.in_flight,
                 sent: execution.sent,
                 took: sample.took,

@@ -13,6 +13,7 @@
 //! changes nothing makes the next one later, up to [`PAUSE_MAX`].
 
 mod ended;
+mod plan;
 
 pub use self::ended::Ended;
 use crate::time::{Mono, Span};
@@ -37,6 +38,8 @@ const SLOW_MAX: u16 = 2;
 /// gains.
 const GAIN: u64 = 952;
 const GAIN_CLEAR: u64 = 820;
+/// That part above which more in flight are clearly worse.
+const WORSE: u64 = 1_126;
 /// Part of the time, in 1/1024, that an execution may take with fewer in flight if nothing is lost.
 const LOSS: u64 = 1_044;
 /// Pauses between trials that change nothing.
@@ -55,6 +58,8 @@ const LOST_TIMES: u32 = 3;
 const LOST_AFTER: Span = Span::from_millis(400);
 /// Change of the time with as many in flight as the limit, in 1/1024, with which the servers count as others.
 const CHANGED: u32 = 384;
+/// Part of the limit, one in so many, up to which a step up that changes nothing is not halved.
+const STEP_PART: u32 = 8;
 /// Fewest that explore at once.
 const MORE_MIN: u32 = 2;
 
@@ -92,6 +97,8 @@ pub struct Limit {
     pub sum: u64,
     /// That sum for each answer in time, with as many in flight as the limit.
     pub base: u32,
+    /// Longest time that a request of the base had when it arrived, as a ratio to its planned time, without the gap.
+    pub left: u32,
     /// Start of the phase: executions sent before it do not count.
     pub since: Mono,
     /// Time of the latest end of an execution.
@@ -111,73 +118,6 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Requests that may be in flight now, under a plan of that many slots.
-    #[must_use]
-    pub fn now(&self, planned: u32) -> u32 {
-        if planned == 0 || self.planned != planned {
-            // In proportion until the next write: lanes come and go with the slots.
-            return self.scaled(planned);
-        }
-        match self.phase {
-            Phase::Trial => self.trial.min(self.found),
-            Phase::Rest | Phase::Base => self.found,
-        }
-    }
-
-    /// Requests that may be in flight with one that explores.
-    #[must_use]
-    pub fn exploring(&self, planned: u32) -> u32 {
-        let now = self.now(planned);
-        match self.phase {
-            Phase::Trial if self.planned == planned => now.max(self.trial),
-            _ => now,
-        }
-    }
-
-    /// Whether another number in flight is on trial.
-    #[must_use]
-    pub fn is_on_trial(&self) -> bool {
-        self.phase == Phase::Trial
-    }
-
-    /// Whether times are measured, so that no request may be sent ahead of a free slot.
-    #[must_use]
-    pub fn is_measuring(&self) -> bool {
-        self.phase != Phase::Rest
-    }
-
-    fn scaled(&self, planned: u32) -> u32 {
-        if planned == 0 || self.planned == 0 {
-            return planned;
-        }
-        let found = u64::from(self.found) * u64::from(planned);
-        let found = (found + u64::from(self.planned) / 2) / u64::from(self.planned);
-        u32::try_from(found).unwrap_or(u32::MAX).max(1)
-    }
-
-    /// Takes over a plan's slots, of which `start` times as many are the limit at first; returns whether they are others than
-    /// before.
-    pub fn plan(&mut self, planned: u32, start: u32) -> bool {
-        if self.planned == planned || planned == 0 {
-            return false;
-        }
-        let found = match self.planned {
-            0 => planned.saturating_mul(start.max(1)),
-            _ => self.scaled(planned),
-        };
-        *self = Limit {
-            planned,
-            found,
-            next_trial: self.next_trial,
-            fruitless: self.fruitless,
-            falls: self.falls,
-            late: self.late,
-            ended_at: self.ended_at,
-            ..Limit::default()
-        };
-        true
-    }
-
     /// Records an execution that has ended; may begin or end a phase. No limit above the planned slots and `max` is tried.
     pub fn observe(&mut self, ended: Ended, max: u32, now: Mono) {
         if ended.completed {
@@ -200,6 +140,9 @@ impl Limit {
         if ended.sent < self.since || (ended.in_flight != number && !explored) {
             return;
         }
+        if self.phase == Phase::Base {
+            self.left = self.left.max(ended.left.saturating_sub(ended.gap));
+        }
         if ended.in_flight == number {
             let ratio = ended.ratio.saturating_sub(ended.gap);
             self.sum = self.sum.saturating_add(u64::from(ratio));
@@ -209,8 +152,8 @@ impl Limit {
             self.slow = (self.slow).saturating_add(u16::from(explored && self.is_slow(ended)));
         }
         let is_slow = self.slow >= SLOW_MAX && times(self.slow, 2) > u32::from(self.samples);
-        if is_slow || self.loses() {
-            self.give_up(now);
+        if is_slow || self.loses() || self.is_worse() {
+            self.give_up(now + ended.took);
         } else if self.has_enough() {
             self.decide(ended.took, max, now);
         } else if now > self.since + PHASE_MAX {
@@ -265,6 +208,13 @@ impl Limit {
         }
     }
 
+    /// Whether the servers answer clearly fewer with more in flight.
+    fn is_worse(&self) -> bool {
+        let rises = self.phase == Phase::Trial && self.trial > self.found;
+        let count = self.samples.saturating_add(self.cut_off);
+        rises && count >= SAMPLES[0].0 && self.samples > 0 && self.part_of_linear() > WORSE
+    }
+
     fn has_enough(&self) -> bool {
         let is_first = self.base == 0 && self.fruitless == 0;
         let any_late = self.cut_off > 0 || (self.phase == Phase::Trial && self.late);
@@ -307,6 +257,13 @@ impl Limit {
         (u64::from(ended.ratio) * found).saturating_mul(1024) > linear.saturating_mul(GAIN)
     }
 
+    /// Part of the time, in 1/1024, that servers which do no more would take, below which the number on trial gains.
+    fn gain(&self) -> u64 {
+        let (found, trial) = (u64::from(self.found), u64::from(self.trial.max(1)));
+        let most = 1024 - found * 1024 / trial;
+        GAIN.max(1024 - most * 2 / 5)
+    }
+
     fn decide(&mut self, took: Span, max: u32, now: Mono) {
         let mean = u32::try_from(self.mean()).unwrap_or(u32::MAX);
         if self.phase == Phase::Base {
@@ -322,9 +279,9 @@ impl Limit {
         }
         let part = self.part_of_linear();
         let rises = self.trial > self.found;
-        let stays = part < if rises { GAIN } else { LOSS + 1 };
+        let stays = part < if rises { self.gain() } else { LOSS + 1 };
         if !stays {
-            return self.pause(now);
+            return self.give_up(now + took);
         }
         self.found = self.trial;
         self.fruitless = self.fruitless.saturating_sub(1);
@@ -347,8 +304,10 @@ impl Limit {
 
     /// Ends a phase in which too many were cut off. Fewer more may still be in time.
     fn give_up(&mut self, now: Mono) {
-        if self.phase == Phase::Trial && self.trial > self.found.saturating_add(MORE_MIN) {
-            self.halvings = self.halvings.saturating_add(1);
+        let step = self.trial.saturating_sub(self.found);
+        if self.phase == Phase::Trial && step > MORE_MIN.max(self.found / STEP_PART) {
+            let halved = (self.found / step).checked_ilog2().unwrap_or(0) + 1;
+            self.halvings = u8::try_from(halved).unwrap_or(u8::MAX);
             return self.begin(Phase::Base, now);
         }
         if self.phase == Phase::Base && self.found > 1 {
@@ -360,7 +319,8 @@ impl Limit {
     fn begin_trial(&mut self, max: u32, now: Mono) {
         // With two in flight none can be batched: one executes and one waits.
         let more = self.found >> self.halvings.min(31);
-        let larger = self.found.saturating_add(more.max(MORE_MIN));
+        let more = more.min(self.more_in_time()).max(MORE_MIN);
+        let larger = self.found.saturating_add(more);
         // The planned slots are lanes: with fewer some would idle whenever the others tell them apart wrongly.
         let floor = if self.late { 1 } else { self.planned };
         let smaller = (self.found - self.found.div_ceil(4)).max(floor);
@@ -376,9 +336,20 @@ impl Limit {
         self.begin(Phase::Trial, now);
     }
 
+    /// How many more than the limit would be in time even if the servers do no more: others would be lost for the trial.
+    fn more_in_time(&self) -> u32 {
+        let in_time = u64::from(self.found) * u64::from(self.left) / u64::from(self.base.max(1));
+        u32::try_from(in_time)
+            .unwrap_or(u32::MAX)
+            .saturating_sub(self.found)
+    }
+
     fn begin(&mut self, phase: Phase, since: Mono) {
         (self.phase, self.since) = (phase, since);
         (self.samples, self.cut_off, self.slow, self.sum) = (0, 0, 0, 0);
+        if phase == Phase::Base {
+            self.left = 0;
+        }
     }
 
     /// Ends a trial, and makes the next one, in the other direction, a later one.

@@ -36,6 +36,7 @@ pub(super) struct Completion {
     lane: LanePosition,
     in_flight: u32,
     after_end: Span,
+    left: Span,
     planned: Span,
     group: Group,
     answered: bool,
@@ -67,6 +68,7 @@ impl Completion {
             at: self.at,
             in_flight: self.in_flight,
             after_end: self.after_end,
+            left: self.left,
             planned: self.planned,
             was_idle: self.lane.server_wait.is_none(),
             is_measurement: self.answered && self.is_measurement,
@@ -136,6 +138,9 @@ impl Engine {
             lane,
             in_flight: flight.in_flight,
             after_end: flight.after_end,
+            left: request
+                .due
+                .since(request.arrived.mono.max(request.complete_at)),
             planned: flight.planned,
             group: request.group(),
             answered: end == End::Answered,

@@ -1,7 +1,7 @@
 //! Measures a variant through its endpoint: throughput and latency by concurrency, batch and cores, and accuracy on
 //! labelled requests. The result is a profile that the planner reads.
 //!
-//! [`estimate`], [`sweep`], [`execution`], [`design`] and [`model`] are pure. [`endpoint`] sends requests, [`resize`] sets cores,
+//! [`estimate`], [`sweep`], [`execution`], [`design`], [`model`] and [`notes`] are pure. [`endpoint`] sends requests, [`resize`] sets cores,
 //! [`point`] measures one combination of cores, batch and concurrency, and [`run`] all that a profile needs.
 //!
 //! Other sources are [`proxy`], a proxy's own histograms, and [`import`], measurements of other programs. [`fitted`]
@@ -21,6 +21,7 @@ pub mod import;
 pub mod labels;
 pub mod measurement;
 pub mod model;
+pub mod notes;
 pub mod plot;
 pub mod point;
 pub mod profile_file;

@@ -98,24 +98,6 @@ pub fn failed_percent(points: &[Point]) -> f64 {
     100.0 * failed / (failed + sum(|point| point.answered)).max(1.0)
 }
 
-/// Returns a note for each point with failed requests, for people.
-#[must_use]
-pub fn failure_notes(points: &[Point]) -> Vec<String> {
-    let failing = points.iter().filter(|point| point.failed > 0);
-    let note = |point: &Point| {
-        format!(
-            "{} of {} requests failed ({:.1} %) on {} cores, batch {}, {} in flight: throughput and latency are of the others",
-            point.failed,
-            point.failed + point.answered,
-            point.failed_percent(),
-            point.cores,
-            point.batch,
-            point.concurrency
-        )
-    };
-    failing.map(note).collect()
-}
-
 /// Latency model with its quality.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
@@ -350,17 +332,6 @@ mod tests {
         let error = model(&falling, &falling, &falling).unwrap_err().to_string();
         let expected = "the capacity: it falls with the cores, 22.1 requests/s on 1 cores and 12.0 on 2; it must be within 10 %";
         assert!(error.starts_with(expected), "{error}");
-    }
-
-    #[test]
-    fn failed_requests_are_named_with_their_part() {
-        let good = point(fixed(1), 1.0, 1, 1.0);
-        let bad = Point { failed: 25, ..good };
-        assert!((failed_percent(&[good, bad]) - 100.0 * 25.0 / 225.0).abs() < 1e-9);
-        let notes = failure_notes(&[good, bad]);
-        assert_eq!(notes.len(), 1);
-        let expected = "25 of 125 requests failed (20.0 %) on 1 cores, batch 1, 1 in flight";
-        assert!(notes[0].starts_with(expected), "{notes:?}");
     }
 
     #[test]

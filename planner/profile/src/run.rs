@@ -94,6 +94,8 @@ pub struct Run {
     pub busy: Vec<Point>,
     /// Points of the greatest throughput within the objective, one for each number of cores and batch.
     pub best: Vec<Point>,
+    /// All points that were measured.
+    pub measured: Vec<Point>,
     /// Lanes and batches of the server on the most cores; `None` if it is not sent single requests.
     pub execution: Option<Execution>,
 }
@@ -254,6 +256,7 @@ async fn points(
         first_answer: Duration::ZERO,
         busy,
         best,
+        measured: all,
         execution: execution.map(|(_, execution)| execution),
     })
 }

@@ -56,6 +56,7 @@ impl Writer<'_> {
         self.put(limit.slow.to_le_bytes());
         self.u64(limit.sum);
         self.u32(limit.base);
+        self.u32(limit.left);
         self.u64(limit.since.0);
         self.u64(limit.ended_at.0);
         self.u32(limit.lost);

@@ -13,6 +13,8 @@ pub struct Ended {
     pub took: Span,
     /// Ratio of the way to an idle server and back to the planned time: what no more in flight can save.
     pub gap: u32,
+    /// Ratio of the time that the request had when it arrived, with its body, to the planned time.
+    pub left: u32,
     /// Ratio of its time to its planned one, in 1/1024. The time counts from the end of the execution before it was sent: so
     /// it is as long as if it had been sent then, whatever part of those under way was over.
     pub ratio: u32,

@@ -11,6 +11,8 @@ const PLANNED: u64 = 50;
 struct Servers<F> {
     ms: F,
     now: Mono,
+    /// Time that each request has when it arrives.
+    left_ms: u64,
 }
 
 impl<F: Fn(u32) -> u64> Servers<F> {
@@ -18,6 +20,7 @@ impl<F: Fn(u32) -> u64> Servers<F> {
         Servers {
             ms,
             now: Mono(1_000_000_000),
+            left_ms: 60_000,
         }
     }
 
@@ -33,6 +36,7 @@ impl<F: Fn(u32) -> u64> Servers<F> {
                 sent,
                 took,
                 gap: 0,
+                left: (self.left_ms * 1024 / PLANNED) as u32,
                 ratio: (took.as_millis() * 1024 / PLANNED) as u32,
                 completed: true,
             };
@@ -59,6 +63,34 @@ fn limit_rises_to_two_batches() {
     let mut limit = planned(1);
     Servers::new(batcher).play(&mut limit, 3_000);
     assert!((13..=24).contains(&limit.found), "{limit:?}");
+}
+
+/// From 7 on twice as many would be in time only if the servers did more. Small steps find two batches too, and what is
+/// tried costs nothing.
+#[test]
+fn what_is_tried_is_in_time_even_if_the_servers_do_no_more() {
+    let left_ms = 150;
+    let (mut limit, mut servers) = (planned(1), Servers::new(batcher));
+    servers.left_ms = left_ms;
+    let mut largest = 0;
+    for _ in 0..3_000 {
+        servers.play(&mut limit, 1);
+        let takes_ms = batcher(limit.found) * u64::from(limit.trial) / u64::from(limit.found);
+        if limit.is_on_trial() && limit.found > 3 {
+            assert!(takes_ms <= left_ms + 10, "{limit:?}");
+            largest = largest.max(limit.trial);
+        }
+    }
+    assert!((14..=17).contains(&limit.found), "{limit:?}");
+    assert!(largest > limit.found, "{largest}");
+}
+
+/// A step beyond two batches is tried first: half of it gains.
+#[test]
+fn step_that_gains_nothing_is_halved() {
+    let mut limit = planned(11);
+    Servers::new(|n: u32| if n <= 16 { 100 } else { 250 }).play(&mut limit, 400);
+    assert!((14..=16).contains(&limit.found), "{limit:?}");
 }
 
 #[test]
@@ -100,6 +132,7 @@ fn limit_falls_below_the_planned_slots_while_answers_are_late() {
             sent,
             took,
             gap: 0,
+            left: 1 << 20,
             ratio: (took.as_millis() * 1024 / PLANNED) as u32,
             completed,
         };
@@ -127,6 +160,7 @@ fn way_to_the_server_is_no_gain() {
             sent,
             took,
             gap,
+            left: 1 << 20,
             ratio: ratio(took),
             completed: true,
         };
@@ -162,6 +196,7 @@ fn limit_falls_while_everything_is_cut_off_and_nothing_ends() {
             sent: Mono(ms * 1_000_000),
             took: Span::from_millis(135),
             gap: 0,
+            left: 1 << 20,
             ratio: 2765,
             completed: false,
         };
@@ -201,16 +236,17 @@ proptest! {
         (phase, since, ended_at, next_trial) in (0..3_u8, any::<u64>(), any::<u64>(), any::<u64>()),
         (fruitless, halvings, falls, late) in any::<(u8, u8, bool, bool)>(),
         (in_flight, sent, took, ratio, completed) in any::<(u32, u64, u64, u32, bool)>(),
+        (left, left_before) in any::<(u32, u32)>(),
         now: u64, max: u32,
     ) {
         let mut limit = Limit {
             planned, found: found.max(1), trial, base, lost, samples, cut_off, slow, sum,
             phase: [Phase::Rest, Phase::Base, Phase::Trial][usize::from(phase)],
             since: Mono(since), ended_at: Mono(ended_at), next_trial: Mono(next_trial),
-            fruitless, halvings, falls, late,
+            fruitless, halvings, falls, late, left: left_before,
         };
         let (sent, took) = (Mono(sent), Span::from_nanos(took));
-        limit.observe(Ended { in_flight, sent, took, gap: ratio / 2, ratio, completed }, max, Mono(now));
+        limit.observe(Ended { in_flight, sent, took, gap: ratio / 2, left, ratio, completed }, max, Mono(now));
         prop_assert!(limit.found >= 1);
         let _ = (limit.now(planned), limit.exploring(planned), limit.now(7));
     }

@@ -62,14 +62,14 @@ fn curve() -> impl Strategy<Value = Curve> {
 
 prop_compose! {
     fn limit()(
-        (planned, found, trial, base, lost) in any::<(u32, u32, u32, u32, u32)>(),
+        (planned, found, trial, base, left, lost) in any::<(u32, u32, u32, u32, u32, u32)>(),
         (samples, cut_off, slow, sum) in any::<(u16, u16, u16, u64)>(),
         phase in prop_oneof![Just(Phase::Rest), Just(Phase::Base), Just(Phase::Trial)],
         since in mono(), ended_at in mono(), next_trial in mono(),
         (fruitless, halvings, falls, late) in any::<(u8, u8, bool, bool)>(),
     ) -> Limit {
         Limit {
-            planned, found, trial, phase, samples, cut_off, slow, sum, base, since, ended_at, lost, next_trial, fruitless,
+            planned, found, trial, phase, samples, cut_off, slow, sum, base, left, since, ended_at, lost, next_trial, fruitless,
             halvings, falls, late,
         }
     }

@@ -11,6 +11,7 @@ pub(super) fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<
     let completed = ended.last().map(|ordinal| CompletedExecution {
         in_flight: 1,
         after_end: Span::ZERO,
+        left: Span::from_secs(1),
         planned: Span::ZERO,
         ordinal: *ordinal,
         sent: at(0),
@@ -138,6 +139,7 @@ fn measurements_of_the_same_plan_are_shared() {
     let completed = |ordinal, sent, end, was_idle| CompletedExecution {
         in_flight: 1,
         after_end: Span::ZERO,
+        left: Span::from_secs(1),
         planned: Span::ZERO,
         ordinal,
         sent: at(sent),

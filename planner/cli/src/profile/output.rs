@@ -9,7 +9,8 @@ use weir_planner::spec::RawDuration;
 use weir_profile::execution::Execution;
 use weir_profile::labels::Accuracy;
 use weir_profile::measurement::range;
-use weir_profile::model::{Model, Point, failed_percent, failure_notes};
+use weir_profile::model::{Model, Point, failed_percent};
+use weir_profile::notes::{curve_notes, failure_notes};
 use weir_profile::profile_file::{
     CapacityQuality, Origin, Profile as ProfileFile, Subject, models,
 };
@@ -114,7 +115,8 @@ impl Profile {
         let fit = report::models(&model.fit, model.parallelism) + &report::lines(&model.fit.notes);
         let batches = run.execution.as_ref().map(batches);
         let capacity = report::capacity(&model.capacity) + &self.within(&run.best);
-        let failures = report::lines(&failure_notes(&run.busy));
+        let notes = [failure_notes(&run.busy), curve_notes(&run.measured)].concat();
+        let notes = report::lines(&notes);
         let accuracy = accuracy.map(|one| {
             format!(
                 "accuracy: {:.2} % of {} labelled requests\n",
@@ -127,7 +129,7 @@ impl Profile {
             false => format!("; a variant refers to it with `profile: {{file: {path}}}`"),
         };
         format!(
-            "{table}\n{fit}{}{capacity}\n{failures}{}{path} is written{reference}\n",
+            "{table}\n{fit}{}{capacity}\n{notes}{}{path} is written{reference}\n",
             batches.unwrap_or_default(),
             accuracy.unwrap_or_default()
         )

@@ -36,6 +36,11 @@ pub(crate) struct LoadRun {
 }
 
 impl LoadRun {
+    /// The run with counters that were read meanwhile.
+    pub(crate) fn with_counters(self, counters: String) -> LoadRun {
+        LoadRun { counters, ..self }
+    }
+
     /// Number of requests sent.
     pub(crate) fn sent(&self) -> usize {
         self.outcomes.len()
@@ -69,6 +74,13 @@ impl LoadRun {
             }
         }
         counts
+    }
+
+    /// Answered on time, percent of those sent in each second.
+    pub(crate) fn by_second_percent(&self) -> impl Iterator<Item = String> {
+        let counts = self.by_second(self.seconds as usize);
+        let percent = |(sent, on_time)| format!("{:.0}", percent(on_time, sent));
+        counts.into_iter().map(percent)
     }
 
     /// Answers per second while [`SUSTAINED`], late ones included.

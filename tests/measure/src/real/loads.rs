@@ -93,7 +93,11 @@ impl Bench {
         seed: u64,
         run: &LoadRun,
     ) -> Result<()> {
-        keep_counters(settings, &format!("{load}-{}-{seed}", way.name()), run)?;
+        keep_counters(
+            settings.counters.as_deref(),
+            &format!("{load}-{}-{seed}", way.name()),
+            run,
+        )?;
         self.record(format!("{load} ×"), way, run, run.on_time_percent());
         Ok(())
     }

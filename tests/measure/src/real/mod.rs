@@ -224,7 +224,11 @@ impl Bench {
             for way in ordered(Way::FIXED, seed) {
                 let run = self.run(&rates, seed, way).await?;
                 let on_time = run.on_time_percent_within(&span);
-                keep_counters(settings, &format!("burst-{}-{seed}", way.name()), &run)?;
+                keep_counters(
+                    settings.counters.as_deref(),
+                    &format!("burst-{}-{seed}", way.name()),
+                    &run,
+                )?;
                 self.record("burst".to_owned(), way, &run, on_time);
             }
         }
@@ -241,7 +245,11 @@ impl Bench {
                 for (protocol, run) in runs {
                     let load = format!("{NEAR_CAPACITY} ×, {} {protocol}", mix.part());
                     self.record(load.clone(), Way::Weir, &run, run.on_time_percent());
-                    keep_counters(settings, &format!("{load}-{seed}"), &run)?;
+                    keep_counters(
+                        settings.counters.as_deref(),
+                        &format!("{load}-{seed}"),
+                        &run,
+                    )?;
                 }
             }
         }
@@ -334,13 +342,19 @@ async fn profiled(servers: &[Server], models: &Models, folder: &Path) -> Result<
 }
 
 /// Writes a run's counters, if they were asked for.
-fn keep_counters(settings: &Settings, name: &str, run: &LoadRun) -> Result<()> {
-    let Some(folder) = &settings.counters else {
+fn keep_counters(folder: Option<&Path>, name: &str, run: &LoadRun) -> Result<()> {
+    let Some(folder) = folder else {
         return Ok(());
     };
     let file = folder.join(format!("{name}.txt"));
+    let by_second: Vec<String> = run.by_second_percent().collect();
+    let text = format!(
+        "on time, % by second: {}\n{}",
+        by_second.join(", "),
+        run.counters
+    );
     std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(&file, &run.counters))
+        .and_then(|()| std::fs::write(&file, text))
         .with_context(|| format!("cannot write {}", file.display()))
 }
 

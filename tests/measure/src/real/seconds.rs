@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use weir_bed::envoy::Envoy;
 use weir_bed::planner::Planner;
 
 use super::servers::Server;
@@ -37,17 +38,7 @@ pub(crate) async fn record(system: &System, servers: &[Server], lines: &mut Stri
         for server in servers {
             now.insert(format!("{} CPU ms", server.name), server.used_ms()?);
         }
-        let _ = write!(lines, "{second}:");
-        for (name, value) in &now {
-            let is_gauge = GAUGES.iter().any(|gauge| name.starts_with(gauge));
-            let increase = value - before.get(name).copied().unwrap_or(0.0);
-            if is_gauge {
-                let _ = write!(lines, "  {name} {value:.0}");
-            } else if increase != 0.0 && second > 0 {
-                let _ = write!(lines, "  {name} {increase:.0}");
-            }
-        }
-        lines.push('\n');
+        write_increase(lines, second, &before, &now);
         lines.push_str(&decision(&system.planner).await?);
         before = now;
     }
@@ -66,6 +57,40 @@ async fn decision(planner: &Planner) -> Result<String> {
     }
     line.push('\n');
     Ok(line)
+}
+
+/// Appends the increase of the filter's counters in each second to `lines`, until it is dropped.
+pub(crate) async fn record_filter(envoy: &Envoy, lines: &mut String) -> Result<()> {
+    let mut ticks = interval_at(Instant::now(), PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut before = BTreeMap::new();
+    for second in 0_u32.. {
+        ticks.tick().await;
+        let now = counters(&envoy.stats(OF_FILTER).await?);
+        write_increase(lines, second, &before, &now);
+        before = now;
+    }
+    Ok(())
+}
+
+/// Appends a line with the gauges, and the increase of the counters.
+fn write_increase(
+    lines: &mut String,
+    second: u32,
+    before: &BTreeMap<String, f64>,
+    now: &BTreeMap<String, f64>,
+) {
+    let _ = write!(lines, "{second}:");
+    for (name, value) in now {
+        let is_gauge = GAUGES.iter().any(|gauge| name.starts_with(gauge));
+        let increase = value - before.get(name).copied().unwrap_or(0.0);
+        if is_gauge {
+            let _ = write!(lines, "  {name} {value:.0}");
+        } else if increase != 0.0 && second > 0 {
+            let _ = write!(lines, "  {name} {increase:.0}");
+        }
+    }
+    lines.push('\n');
 }
 
 /// Reads `name{labels} value` lines.

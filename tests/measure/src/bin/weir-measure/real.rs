@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
-use weir_measure::real::batching::{self, Kind};
+use weir_measure::real::batching::{self, Kind, Ways};
 use weir_measure::real::{LOADS, Part, Settings, measure};
 
 /// Maximum length of a turn, and number of seeds.
@@ -37,7 +37,7 @@ pub(crate) struct RealArgs {
     /// Folder of the trained models and of the results.
     #[arg(long, value_name = "DIR", default_value = "target/real")]
     folder: PathBuf,
-    /// Folder for the filter's counters and the servers' CPU time in each second of each run.
+    /// Folder for the filter's counters in each second of each run, and the classifiers' CPU time.
     #[arg(long, value_name = "DIR")]
     counters: Option<PathBuf>,
     #[command(flatten)]
@@ -59,6 +59,9 @@ struct BatchingArgs {
     /// Circuit breakers of careful, as parts of what the servers answer within the objective.
     #[arg(long, value_name = "FACTOR", value_delimiter = ',', default_values_t = batching::BREAKERS, value_parser = factor)]
     breakers: Vec<f64>,
+    /// Ways to the servers, in the part `batching`.
+    #[arg(long, value_enum, value_name = "WAY", value_delimiter = ',', default_values_t = [Ways::Weir, Ways::OneSlot, Ways::Plain, Ways::Careful])]
+    ways: Vec<Ways>,
     /// Seconds of each number of requests in flight.
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=SECONDS_MAX))]
     point_seconds: u16,
@@ -103,6 +106,8 @@ pub(crate) async fn measured(args: RealArgs) -> Result<ExitCode> {
         loads: args.batching.batching_loads,
         objectives: args.batching.objectives,
         breakers: args.batching.breakers,
+        ways: args.batching.ways,
+        counters: args.counters.clone(),
     };
     let settings = Settings {
         seconds,

@@ -10,7 +10,7 @@ mod report;
 mod server;
 mod user;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -19,10 +19,11 @@ use weir_bed::envoy::Envoy;
 use weir_bed::load::{Protocol, Rates, Sender};
 
 use super::load_run::{LoadRun, load_run, sender};
-use super::{cpus, ordered, own_queue};
+use super::{cpus, keep_counters, ordered, own_queue, seconds};
 pub use curve::{Curve, Point};
 pub use kind::Kind;
 use proxy::Way;
+pub use proxy::Ways;
 pub use report::{Case, Curves, Recovery, Report};
 use server::Server;
 
@@ -59,6 +60,10 @@ pub struct Settings {
     pub objectives: Vec<f64>,
     /// Circuit breakers, as parts of what the servers answer within the objective.
     pub breakers: Vec<f64>,
+    /// Ways to the servers.
+    pub ways: Vec<Ways>,
+    /// Folder for the filter's counters of each run, second by second.
+    pub counters: Option<PathBuf>,
 }
 
 /// Measures the curves of all kinds, and unless `curves_only` the loads.
@@ -135,13 +140,18 @@ impl<'a> Bench<'a> {
 
     /// Plays all loads in turns, then the overload.
     async fn measure(mut self, settings: &Settings) -> Result<Case> {
-        let ways = Way::all(&settings.breakers);
+        let ways = Way::of(&settings.ways, &settings.breakers);
         for seed in 1..=settings.seeds {
             for load in &settings.loads {
                 let rates = Rates::constant(load * self.case.capacity_rps, settings.seconds)?;
                 for way in ordered(ways.clone(), seed) {
-                    let run = self.run(&rates, seed, way).await?;
                     let row = self.case.load(*load);
+                    let run = self.run(&rates, seed, way).await?;
+                    keep_counters(
+                        settings.counters.as_deref(),
+                        &format!("{row}-{}-{seed}", way.name()),
+                        &run,
+                    )?;
                     let on_time = run.on_time_percent();
                     self.case.rows.record(&row, &way.name(), &run, on_time);
                 }
@@ -153,6 +163,11 @@ impl<'a> Bench<'a> {
         let seconds = rates.rps().len();
         for way in ways {
             let run = self.run(&rates, 1, way).await?;
+            keep_counters(
+                settings.counters.as_deref(),
+                &format!("{} after-{}", self.case.load(OVERLOAD.0), way.name()),
+                &run,
+            )?;
             let from = OVERLOAD.1 + RECOVERED_AFTER;
             let recovery = Recovery {
                 way: way.name(),
@@ -174,9 +189,16 @@ impl<'a> Bench<'a> {
             own_queue::until_empty(urls, &self.sender.body).await?;
             let target = proxy::target(&self.envoy, way, self.kind.path())?;
             let nothing = async { Ok(()) };
-            match load_run(rates, seed, target, self.sender.clone(), nothing).await {
+            let run = load_run(rates, seed, target, self.sender.clone(), nothing);
+            let mut counters = String::new();
+            let run = tokio::select! {
+                run = run => run,
+                Err(error) = seconds::record_filter(&self.envoy, &mut counters) => return Err(error),
+            };
+            match run {
+                Ok(run) => return Ok(run.with_counters(counters)),
                 Err(error) if tries < TRIES => eprintln!("{error:#}"),
-                result => return result,
+                Err(error) => return Err(error),
             }
         }
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::ValueEnum;
 use serde_json::{Value, json};
 use weir_bed::envoy::{Bootstrap, Careful, Envoy};
 use weir_bed::load::Target;
@@ -13,6 +14,19 @@ use super::server::Server;
 use super::user::Made;
 
 const WORKERS: u32 = 2;
+
+/// Kinds of ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Ways {
+    /// The filter with the plan of the measured profiles.
+    Weir,
+    /// The filter with one slot for each server.
+    OneSlot,
+    /// Weights alone.
+    Plain,
+    /// Every circuit breaker.
+    Careful,
+}
 
 /// Way of a request to the servers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,13 +43,18 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// All ways, with these circuit breakers.
-    pub(super) fn all(breakers: &[f64]) -> Vec<Way> {
-        let careful = breakers.iter().map(|factor| Way::Careful(*factor));
-        [Way::Weir, Way::OneSlot, Way::Plain]
-            .into_iter()
-            .chain(careful)
-            .collect()
+    /// All ways of these kinds, with these circuit breakers.
+    pub(super) fn of(kinds: &[Ways], breakers: &[f64]) -> Vec<Way> {
+        let of = |kind: &Ways| match kind {
+            Ways::Weir => vec![Way::Weir],
+            Ways::OneSlot => vec![Way::OneSlot],
+            Ways::Plain => vec![Way::Plain],
+            Ways::Careful => breakers
+                .iter()
+                .map(|factor| Way::Careful(*factor))
+                .collect(),
+        };
+        kinds.iter().flat_map(of).collect()
     }
 
     /// Name in tables.
