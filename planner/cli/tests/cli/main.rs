@@ -16,6 +16,7 @@ mod init;
 mod keys;
 mod line;
 mod manifests;
+mod no_harm;
 mod profile;
 mod profile_import;
 mod profile_pod;
