@@ -154,8 +154,12 @@ impl SlotTable {
         let Some(completed) = lanes.completed.filter(|completed| completed.is_measurement) else {
             return false;
         };
-        if completed.was_idle && completed.in_flight > slots {
-            // It explored: more were in flight than there are lanes.
+        let planned = self
+            .columns
+            .get(column)
+            .map_or(0, |state| state.limit.planned);
+        if completed.was_idle && completed.in_flight > slots.min(planned.max(1)) {
+            // It explored, or the limit is above the lanes: more were in flight than these execute.
             return false;
         }
         let mut lead = self.lead(column, lanes.planned);

@@ -6,6 +6,17 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+/// What differs from the usual plan and load.
+#[derive(Clone, Copy, PartialEq)]
+enum Case {
+    /// Nothing: a plan as measured, and equal deadlines.
+    Usual,
+    /// A plan that knows of no batches and lanes.
+    OneSlot,
+    /// Deadlines of once, twice and four times the objective.
+    Deadlines,
+}
+
 /// Servers of one kind: two, whose batch of b requests takes 30 + 3·b and 45 + 3·b ms.
 struct Kind {
     name: &'static str,
@@ -61,6 +72,10 @@ const OBJECTIVES_MS: [u32; 2] = [150, 500];
 const LOADS: [f64; 4] = [0.7, 0.95, 1.3, 2.0];
 /// Circuit breakers, as parts of what the servers answer within the objective.
 const BREAKERS: [f64; 3] = [0.5, 0.7, 1.0];
+/// Multiples of the objective that clients ask for, where their deadlines differ.
+const DEADLINES: [u32; 3] = [1, 2, 4];
+/// Points below careful with such deadlines.
+const BELOW_WITH_DEADLINES: f64 = 0.5;
 /// Points below careful with a plan that knows of no batches, in the first 40 s: mostly what the first second loses.
 const BELOW_WITHOUT_BATCHES: f64 = 3.5;
 const SEEDS: [u64; 2] = [6, 7];
@@ -78,10 +93,10 @@ impl Kind {
     }
 
     /// Percent on time with the filter, and with each circuit breaker.
-    fn on_time(&self, slo_ms: u32, load: f64, knows_batches: bool, seed: u64) -> (f64, Vec<f64>) {
+    fn on_time(&self, slo_ms: u32, load: f64, case: Case, seed: u64) -> (f64, Vec<f64>) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("scenario.yaml");
-        let scenario = self.scenario(slo_ms, load, knows_batches, seed);
+        let scenario = self.scenario(slo_ms, load, case, seed);
         std::fs::write(&file, scenario.to_string()).unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_weir"))
             .args(["replay", "--json"])
@@ -99,7 +114,8 @@ impl Kind {
         (*weir, careful.to_vec())
     }
 
-    fn scenario(&self, slo_ms: u32, load: f64, knows_batches: bool, seed: u64) -> Value {
+    fn scenario(&self, slo_ms: u32, load: f64, case: Case, seed: u64) -> Value {
+        let knows_batches = case != Case::OneSlot;
         let variant = |(name, base_ms): &(&str, f64)| {
             let latency = json!({
                 "etaMs": base_ms, "deltaMs": EACH_MS, "tail": 1.05,
@@ -133,6 +149,11 @@ impl Kind {
             json!({"plane": "fifo-timeout", "control": "static", "breaker": breaker})
         });
         let weir = json!({"plane": "weir", "control": "static"});
+        let (deadlines, shares) = match case {
+            Case::Deadlines => (&DEADLINES[..], 1.0 / 3.0),
+            Case::Usual | Case::OneSlot => (&DEADLINES[..1], 1.0),
+        };
+        let class = |times: &u32| json!({"name": format!("times-{times}"), "share": shares, "slo_ms": slo_ms * times});
         json!({
             "name": self.name, "seed": seed, "length_s": 40,
             "service": {
@@ -142,20 +163,22 @@ impl Kind {
             "servers": SERVERS.iter().map(server).collect::<serde_json::Map<_, _>>(),
             "load": {"generator": "poisson", "rps": self.capacity_rps() * load},
             "payload_bytes": 200, "answer_bytes": 200,
-            "clients": {"timeout_ms": 3 * slo_ms},
+            "classes": deadlines.iter().map(class).collect::<Vec<_>>(),
+            "clients": {"timeout_ms": 3 * slo_ms * deadlines.last().unwrap()},
             "proxies": {"count": 1, "workers": 2},
             "contenders": std::iter::once(weir).chain(careful).collect::<Vec<_>>(),
         })
     }
 
-    fn check(&self, knows_batches: bool) {
-        let below = match knows_batches {
-            true => self.below,
-            false => BELOW_WITHOUT_BATCHES.max(self.below),
+    fn check(&self, case: Case) {
+        let below = match case {
+            Case::Usual => self.below,
+            Case::OneSlot => BELOW_WITHOUT_BATCHES,
+            Case::Deadlines => BELOW_WITH_DEADLINES,
         };
         for slo_ms in OBJECTIVES_MS {
             for load in LOADS {
-                let runs = SEEDS.map(|seed| self.on_time(slo_ms, load, knows_batches, seed));
+                let runs = SEEDS.map(|seed| self.on_time(slo_ms, load, case, seed));
                 let mean = |of: &dyn Fn(&(f64, Vec<f64>)) -> f64| {
                     runs.iter().map(of).sum::<f64>() / runs.len() as f64
                 };
@@ -175,13 +198,20 @@ impl Kind {
 #[test]
 fn filter_answers_what_a_careful_gateway_does() {
     for kind in &KINDS {
-        kind.check(true);
+        kind.check(Case::Usual);
     }
 }
 
 #[test]
 fn plan_that_knows_of_no_batches_costs_little() {
     for kind in &KINDS {
-        kind.check(false);
+        kind.check(Case::OneSlot);
+    }
+}
+
+#[test]
+fn deadlines_that_differ_are_kept_as_a_careful_gateway_does() {
+    for kind in &KINDS {
+        kind.check(Case::Deadlines);
     }
 }
