@@ -175,8 +175,7 @@ pub struct Objective {
     pub beta: f64,
     /// Weight of the longest loading time, relative to the longest of all variants.
     pub gamma: f64,
-    /// The actual cores are kept while they carry the demand and their objective is within this of the
-    /// optimum; keeps noise in the demand from causing resizes.
+    /// Distance to the optimum within which cores that carry the demand stay: noise in it causes no resizes.
     pub tolerance: f64,
 }
 
@@ -207,7 +206,7 @@ pub struct Variant {
     pub replicas: Replicas,
     /// Latency and capacity for each number of cores.
     pub profile: Profile,
-    /// Largest batch that the server is known to execute; planned is one that meets the latency budget.
+    /// Largest batch that the server is known to execute.
     pub batch_max: u32,
     /// Batch window of the server; zero if it does not form batches by itself.
     pub batch_delay: Duration,

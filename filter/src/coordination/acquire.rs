@@ -43,7 +43,7 @@ impl SlotTable {
             result.changed |= news;
             scan = left;
         }
-        result.changed |= self.record_curve(column, request.executions);
+        result.changed |= self.record_curve(column, request.executions, request.start > 1);
         let is_measuring = self.columns.get(column)?.limit.is_measuring();
         let ending = if is_measuring {
             0

@@ -181,8 +181,17 @@ impl SlotTable {
 
     /// Adds the executions that have ended to the server curve, and to the search for the limit. Returns whether there were
     /// any.
-    pub(super) fn record_curve(&mut self, column: usize, executions: EndedExecutions<'_>) -> bool {
-        let gap = self.lead(column, executions.planned).difference();
+    pub(super) fn record_curve(
+        &mut self,
+        column: usize,
+        executions: EndedExecutions<'_>,
+        batches: bool,
+    ) -> bool {
+        // With batches, an idle server and a busy one differ by what a request waits for the batch before its own.
+        let gap = match batches {
+            true => Span::ZERO,
+            false => self.lead(column, executions.planned).difference(),
+        };
         let Some(state) = self.columns.get_mut(column) else {
             return false;
         };

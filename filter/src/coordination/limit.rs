@@ -20,10 +20,10 @@ use crate::time::{Mono, Span};
 
 /// Executions that decide a trial, by the part of the time, in 1/1024, that servers which do no more would take: the
 /// clearer the gain, the fewer.
-const SAMPLES: [(u16, u64); 3] = [(6, GAIN_CLEAR), (12, 900), (24, u64::MAX)];
+const SAMPLES: [(u16, u64); 3] = [(4, GAIN_CLEAR), (12, 900), (24, u64::MAX)];
 /// Executions by which the time at the limit is measured, and by which it is measured at first.
 const SAMPLES_BASE: u16 = 12;
-const SAMPLES_FIRST: u16 = 6;
+const SAMPLES_FIRST: u16 = 4;
 /// Factor on these numbers where some are late: chance then decides more.
 const LATE_FACTOR: u16 = 4;
 /// Part of the executions, one in so many, from which on the servers count as late with as many in flight as the limit.

@@ -84,8 +84,8 @@ impl<'a> Run<'a> {
             batch: self.max,
             ..self.profile
         };
-        let greatest = most.with_batch_within(self.allocation.each(), latency_max_ms);
-        greatest.batch.max(self.profile.batch)
+        let largest = most.with_batch_within(self.allocation.each(), latency_max_ms);
+        largest.batch.max(self.profile.batch)
     }
 
     /// Profile with the batch that the filters send together: 1 if the server makes the batches. The filters learn the

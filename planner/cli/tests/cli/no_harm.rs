@@ -33,7 +33,7 @@ const KINDS: [Kind; 5] = [
         lanes: 1,
         batch: 8,
         window_ms: 0,
-        below: 0.5,
+        below: 0.8,
     },
     Kind {
         name: "batches of 8 after 5 ms",

@@ -229,9 +229,10 @@ fn overloaded_server_answers_as_many_requests_as_were_measured() {
         let count = |key: &str| contender[key].as_f64().unwrap();
         let answered_rps = (count("on_time") + count("late")) / BUSY_S;
         println!("{parallelism}, {server}: {answered_rps:.2}/s");
-        // The filter takes some seconds to find how many must be in flight.
+        // The filter takes some seconds to find how many must be in flight, and with one batch for each lane and none that
+        // waits a lane idles until the next.
         assert!(
-            (answered_rps / rps - 1.0).abs() < 0.08,
+            (answered_rps / rps - 1.0).abs() < 0.1,
             "{parallelism}, {server}: {answered_rps}/s, not {rps}: {contender}"
         );
         let bound = contender["bound"]["on_time"].as_f64().unwrap();
