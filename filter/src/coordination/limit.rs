@@ -38,8 +38,9 @@ const SLOW_MAX: u16 = 2;
 /// gains.
 const GAIN: u64 = 952;
 const GAIN_CLEAR: u64 = 820;
-/// That part above which more in flight are clearly worse.
+/// That part above which more in flight are clearly worse, and the executions that tell it.
 const WORSE: u64 = 1_126;
+const SAMPLES_WORSE: u16 = 6;
 /// Part of the time, in 1/1024, that an execution may take with fewer in flight if nothing is lost.
 const LOSS: u64 = 1_044;
 /// Pauses between trials that change nothing.
@@ -212,7 +213,7 @@ impl Limit {
     fn is_worse(&self) -> bool {
         let rises = self.phase == Phase::Trial && self.trial > self.found;
         let count = self.samples.saturating_add(self.cut_off);
-        rises && count >= SAMPLES[0].0 && self.samples > 0 && self.part_of_linear() > WORSE
+        rises && count >= SAMPLES_WORSE && self.samples > 0 && self.part_of_linear() > WORSE
     }
 
     fn has_enough(&self) -> bool {

@@ -3,9 +3,10 @@
 //! scenarios are the shipped `scenarios/reach-*.yaml`, run as a user would.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::Value;
+
+use super::replay::contenders;
 
 /// Load as a multiple of capacity, and the guaranteed percentage of the bound there.
 const PROMISED: [(&str, f64); 3] = [("0.95", 99.0), ("1.5", 95.0), ("3", 95.0)];
@@ -15,21 +16,13 @@ const COLLAPSED: f64 = 60.0;
 /// Percentage of the bound that each contender of a shipped scenario reached.
 fn reached(scenario: &str, of_capacity: &str) -> Vec<(String, f64)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
-    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(["replay", "--json", "--of-capacity", of_capacity])
-        .arg(folder.join(format!("reach-{scenario}.yaml")))
-        .env_remove("RUST_LOG")
-        .output()
-        .unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{stderr}");
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let contenders = report["contenders"].as_array().unwrap().iter();
+    let path = folder.join(format!("reach-{scenario}.yaml"));
     let reached = |sum: &Value| {
         let name = sum["contender"].as_str().unwrap().to_owned();
         (name, sum["bound"]["reached_percent"].as_f64().unwrap())
     };
-    contenders.map(reached).collect()
+    let contenders = contenders(&path, &["--of-capacity", of_capacity]);
+    contenders.iter().map(reached).collect()
 }
 
 fn check(scenario: &str) {

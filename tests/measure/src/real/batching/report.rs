@@ -15,12 +15,9 @@ use super::{Curve, LOADS};
 const PROFILE_PERCENT: f64 = 5.0;
 /// Points by which Weir's on-time share may be below that of the best *careful*.
 const BELOW_CAREFUL_POINTS: f64 = 0.5;
-/// The same, and points below *plain*, with a plan that is wrong, within half a minute.
-const BELOW_WITH_WRONG_PLAN_POINTS: f64 = 3.0;
 /// Load at which answers are compared, and the least part of those by the best other way.
 const OVERLOAD: f64 = 2.0;
 const ANSWERED_PART: f64 = 0.97;
-const ANSWERED_PART_WITH_WRONG_PLAN: f64 = 0.94;
 
 /// All results.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -113,16 +110,12 @@ impl Case {
                 let percent = on_time(weir);
                 missed.extend(behind(&name, &weir.way, percent, careful, plain));
                 let part = most.map(|most| answered(weir) / most);
-                let least = match is_wrong(&weir.way) {
-                    true => ANSWERED_PART_WITH_WRONG_PLAN,
-                    false => ANSWERED_PART,
-                };
-                if let Some(part) = part.filter(|part| load == OVERLOAD && *part < least) {
+                if let Some(part) = part.filter(|part| load == OVERLOAD && *part < ANSWERED_PART) {
                     missed.push(format!(
                         "{name}: {} answers {:.1} % of the best other way; it must be {:.0} % or more",
                         weir.way,
                         part * 100.0,
-                        least * 100.0
+                        ANSWERED_PART * 100.0
                     ));
                 }
             }
@@ -158,10 +151,6 @@ fn is_weir(way: &str) -> bool {
     way.starts_with("weir")
 }
 
-fn is_wrong(way: &str) -> bool {
-    way == Way::OneSlot.name()
-}
-
 /// Returns by how much an on-time share is too small beside the others.
 fn behind(
     load: &str,
@@ -170,13 +159,9 @@ fn behind(
     careful: Option<f64>,
     plain: Option<f64>,
 ) -> Vec<String> {
-    let (below_careful, below_plain) = match is_wrong(way) {
-        true => (BELOW_WITH_WRONG_PLAN_POINTS, BELOW_WITH_WRONG_PLAN_POINTS),
-        false => (BELOW_CAREFUL_POINTS, 0.0),
-    };
     let others = [
-        ("the best careful", careful, below_careful),
-        ("plain", plain, below_plain),
+        ("the best careful", careful, BELOW_CAREFUL_POINTS),
+        ("plain", plain, 0.0),
     ];
     let too_small = others.into_iter().filter_map(|(other, share, below)| {
         let least = share? - below;
