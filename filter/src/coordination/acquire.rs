@@ -43,7 +43,7 @@ impl SlotTable {
             result.changed |= news;
             scan = left;
         }
-        result.changed |= self.record_curve(column, request.executions, request.start > 1);
+        result.changed |= self.record_curve(column, request.executions, before, request.start > 1);
         let is_measuring = self.columns.get(column)?.limit.is_measuring();
         let ending = if is_measuring {
             0
@@ -69,8 +69,8 @@ impl SlotTable {
             head = waiting.next();
         }
         if result.granted > 0 {
-            if let Some(state) = self.columns.get_mut(column).filter(|_| before == 0) {
-                state.curve.turned = now;
+            if let Some(state) = self.columns.get_mut(column) {
+                state.curve.send(result.granted, before, now);
             }
             // Also if the usage is the same as before the executions that ended: the ordinals are not.
             result.changed = true;

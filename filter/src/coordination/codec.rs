@@ -1,7 +1,7 @@
 //! Encoding of the slot table. Little-endian, no padding:
 //!
 //! ```text
-//! header   magic and layout version 11 · checksum u64 · resets u32 · columns u16 · rows u16
+//! header   magic and layout version 12 · checksum u64 · resets u32 · columns u16 · rows u16
 //!          runs u16 · quarantine_until u64 · process_id u64 · poller u64 · poller_until u64
 //! column   key u64 · idle_since u64 (0: not) · full_since u64 (0: not) · used_at u64
 //!          open u32 · sent u32 · begun u32
@@ -12,7 +12,7 @@
 //! mean     mean u64 · scatter u64 · last u64 · count u16 · at u64
 //! limit    planned u32 · found u32 · trial u32 · phase u8 · samples u16 · cut_off u16 · slow u16 · sum u64 · base u32
 //!          left u32 · since u64 · ended_at u64 · lost u32 · next_trial u64 · fruitless u8 · halvings u8 · falls, late u8
-//! curve    turned u64 · answered u64 · 16 points
+//! curve    turned u64 · answered u64 · most u32 · latest u32 · under_way u32 · sent u32 · until u64 · 16 points
 //! point    mean u32 · scatter u32 · from_end mean u32 · scatter u32 · count u16 · at_ms u32 · completed_at_ms u32
 //! row      incarnation u64 · lease u64 · notified_at u64 · serving u8 · held u32        × rows
 //! usage    taken u32 · waiting_count u32 · until u64 · head u64 (0: none)     × columns × rows
@@ -29,7 +29,7 @@ use super::checksum::checksum;
 use super::{
     COLUMNS_MAX, ROWS_MAX, RUNS_MAX, Run, Runs, SlotTable, Usage, VariantColumn, WorkerRow,
 };
-use crate::coordination::curve::{Curve, POINTS, Point, Times};
+use crate::coordination::curve::{Curve, Ends, POINTS, Point, Times};
 use crate::coordination::lead::{Lead, Mean};
 use crate::coordination::limit::{Limit, Phase};
 use crate::health::{Failure, Health, Healths, Outage};
@@ -38,7 +38,7 @@ use crate::time::{Mono, Span};
 use crate::variant::VariantKey;
 
 /// Version of the layout. Another layout needs another number; it is also part of the key in the store.
-pub const LAYOUT: u8 = 11;
+pub const LAYOUT: u8 = 12;
 /// First bytes of a slot table.
 const MAGIC: [u8; 8] = [b'w', b'e', b'i', b'r', b's', b'l', b't', LAYOUT];
 /// Length of magic and checksum, which the checksum does not cover.
@@ -48,7 +48,7 @@ const HEADER: usize = UNSUMMED + 42;
 const COLUMN: usize = 44 + 2 * HEALTH + LEAD + LIMIT + CURVE;
 const HEALTH: usize = 21;
 const LIMIT: usize = 66;
-const CURVE: usize = 16 + POINTS * POINT;
+const CURVE: usize = 40 + POINTS * POINT;
 const POINT: usize = 26;
 const LEAD: usize = 25 + 2 * MEAN;
 const MEAN: usize = 34;
@@ -123,6 +123,7 @@ impl SlotTable {
             writer.limit(&column.limit);
             writer.u64(column.curve.turned.0);
             writer.u64(column.curve.answered.0);
+            writer.ends(&column.curve.ends);
             for point in &column.curve.points {
                 writer.point(point);
             }
@@ -367,6 +368,13 @@ impl Reader<'_> {
         let mut curve = Curve {
             turned: self.mono()?,
             answered: self.mono()?,
+            ends: Ends {
+                most: self.u32()?,
+                latest: self.u32()?,
+                under_way: self.u32()?,
+                sent: self.u32()?,
+                until: self.mono()?,
+            },
             ..Curve::default()
         };
         for point in &mut curve.points {

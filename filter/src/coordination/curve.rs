@@ -9,8 +9,10 @@
 //! flight. An execution that was cut off is a bound: it counts only where it took longer than the mean, and never as a
 //! measurement of the shortest time. The numbers are integers, so that slot tables can be compared.
 
+mod ends;
 mod point;
 
+pub use self::ends::Ends;
 pub use self::point::{Point, Times};
 use crate::time::{Mono, Span};
 
@@ -49,6 +51,8 @@ pub struct Curve {
     pub turned: Mono,
     /// Latest dispatch of one that was completed.
     pub answered: Mono,
+    /// Executions that ended together, lately.
+    pub ends: Ends,
     /// Points, by [`AT`].
     pub points: [Point; POINTS],
 }
@@ -69,6 +73,8 @@ pub struct CurveTime {
 pub struct CurveSample {
     /// Requests in flight when it was sent, itself included.
     pub in_flight: u32,
+    /// Requests in flight until it ended, itself included.
+    pub with: u32,
     /// Time of dispatch.
     pub sent: Mono,
     /// Time that it took, at least.
@@ -84,7 +90,7 @@ impl Curve {
     /// one.
     pub fn record(&mut self, sample: CurveSample, after_end: Span, now: Mono) -> u32 {
         if sample.completed {
-            self.turned = self.turned.max(now);
+            self.end(sample.took, sample.with, now);
             self.answered = self.answered.max(sample.sent);
         }
         let from_end = ratio(sample.took + after_end, sample.planned);
@@ -102,6 +108,20 @@ impl Curve {
             point.record(own, since_end, sample.completed, now_ms);
         }
         from_end
+    }
+
+    /// Records that so many requests are sent, with `in_flight` in flight before.
+    pub fn send(&mut self, count: u32, in_flight: u32, now: Mono) {
+        if in_flight == 0 {
+            self.turned = now;
+        }
+        self.ends.send(count, in_flight);
+    }
+
+    /// Records that an execution that took so long has ended, with which `in_flight` were in flight until then.
+    pub fn end(&mut self, took: Span, in_flight: u32, now: Mono) {
+        self.turned = self.turned.max(now);
+        self.ends.record(took, in_flight, now);
     }
 
     /// Ratio that an execution would have had with as many in flight as that point is for.
@@ -135,6 +155,21 @@ impl Curve {
         }
         let from_end = self.line(in_flight, now_ms, |point| point.from_end)?;
         Some(time(planned, from_end).after(after_end, own))
+    }
+
+    /// Number in flight, of which `limit` may be, when the next of `waiting` requests and all others are sent: now if a place
+    /// is free, or after the next end. The slots of a batch are freed together.
+    #[must_use]
+    pub fn next_number(&self, in_flight: u32, waiting: u32, limit: u32, now: Mono) -> u32 {
+        let ending = self.ends.ending(in_flight, in_flight >= limit, now);
+        let others = in_flight.saturating_sub(ending);
+        others.saturating_add(waiting.max(1)).min(limit.max(1))
+    }
+
+    /// Requests of `in_flight` that end together with the next one.
+    #[must_use]
+    pub fn ending_together(&self, in_flight: u32) -> u32 {
+        self.ends.together(in_flight)
     }
 
     /// Known point nearest to that number in flight, the lower one first.

@@ -185,6 +185,7 @@ impl SlotTable {
         &mut self,
         column: usize,
         executions: EndedExecutions<'_>,
+        in_flight: u32,
         batches: bool,
     ) -> bool {
         // With batches, an idle server and a busy one differ by what a request waits for the batch before its own.
@@ -195,15 +196,18 @@ impl SlotTable {
         let Some(state) = self.columns.get_mut(column) else {
             return false;
         };
+        let mut with = in_flight.saturating_add(executions.ended.len() as u32);
         for execution in executions.ended {
             let completed = !execution.is_cut_off;
             let sample = CurveSample {
                 in_flight: execution.in_flight,
+                with,
                 sent: execution.sent,
                 took: execution.at.since(execution.sent),
                 planned: execution.planned,
                 completed,
             };
+            with = with.saturating_sub(1);
             let ratio = (state.curve).record(sample, execution.after_end, execution.at);
             let ended = Ended {
                 gap: curve::ratio(gap, execution.planned),

@@ -98,7 +98,7 @@ impl Engine {
         let lane = flight.lane;
         if end == End::Answered {
             variant.answered_at = now.mono;
-            variant.note_end(now.mono);
+            variant.note_end(flight.sent, now.mono);
             if !variant.is_flat {
                 variant.slots.release_passed(flight.sent);
             }

@@ -149,7 +149,7 @@ impl Variant {
         let mut wait = self.slots.wait(ahead, self.full.mean, self.batch, now);
         if wait.is_zero() && !self.is_flat && !self.slots.has_free_place() {
             // Where many are in flight, the next slot is soon free, and another request will come for it.
-            wait = self.slots.time_until_free(now);
+            wait = self.until_next_end(now);
         }
         let gap = self.lead.known_gap();
         if wait.is_zero() {
@@ -166,7 +166,7 @@ impl Variant {
         let predicted = if self.slots.has_free_place() {
             self.predicted_of(group, now)
         } else {
-            self.full_of(group)
+            self.joining_of(group, now)
         };
         if (self.slots.queue.is_contended() && keeps_busy) || self.is_overloaded(now) {
             predicted.safe

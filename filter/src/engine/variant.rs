@@ -222,20 +222,47 @@ impl Variant {
     }
 
     /// Records that an execution has just ended, before the slot table tells.
-    pub(super) fn note_end(&mut self, now: Mono) {
-        self.curve.turned = now;
+    pub(super) fn note_end(&mut self, sent: Mono, now: Mono) {
+        (self.curve).end(now.since(sent), self.slots.in_flight(), now);
     }
 
     /// Prediction for the next request, of any group.
     pub(super) fn next_predicted(&self, now: Mono) -> ServiceTime {
+        let waiting = self.slots.waiting();
+        self.next_of(waiting, now)
+    }
+
+    /// Prediction for a new request of that group, which waits with the others.
+    pub(super) fn joining_of(&self, group: Group, now: Mono) -> ServiceTime {
+        let waiting = self.slots.waiting().saturating_add(1);
+        self.grouped(group, self.next_of(waiting, now))
+    }
+
+    fn next_of(&self, waiting: u32, now: Mono) -> ServiceTime {
         if self.is_flat {
             return self.predicted;
         }
-        if self.slots.is_full() {
+        let (in_flight, limit) = (self.slots.in_flight(), self.slots.total());
+        let number = self.curve.next_number(in_flight, waiting, limit, now);
+        let after_end = if self.slots.is_full() {
             // It is sent when one ends.
-            return self.full;
+            Span::ZERO
+        } else {
+            self.after_end(now)
+        };
+        self.at(number, after_end)
+    }
+
+    /// Time until the next execution ends: that of a batch by the throughput with all slots taken (Little's law), of which
+    /// its requests are a part.
+    pub(super) fn until_next_end(&self, now: Mono) -> Span {
+        let (in_flight, limit) = (self.slots.in_flight(), self.slots.total().max(1));
+        let together = self.curve.ending_together(in_flight);
+        if together <= 1 {
+            return self.slots.time_until_free(now);
         }
-        self.at(self.slots.next_in_flight(), self.after_end(now))
+        let each = self.full.mean / limit;
+        (each * together).saturating_sub(self.after_end(now))
     }
 
     fn grouped(&self, group: Group, common: ServiceTime) -> ServiceTime {

@@ -227,6 +227,13 @@ impl VariantSlots {
         &self.open_ended
     }
 
+    /// Requests that wait for a slot, here and at the other workers by the slot table's last reading.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        let here = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        here.saturating_add(self.others.waiting)
+    }
+
     /// Updates the usage of the other workers and the backlog of the lanes, after a reading of the slot table.
     pub fn set_other_workers(&mut self, others: OtherWorkers, busy: LaneBacklog, now: Mono) {
         self.others = others;

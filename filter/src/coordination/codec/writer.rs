@@ -1,6 +1,6 @@
 //! What the slot table is written with.
 
-use crate::coordination::curve::Point;
+use crate::coordination::curve::{Ends, Point};
 use crate::coordination::lead::Lead;
 use crate::coordination::limit::{Limit, Phase};
 use crate::health::{Failure, Health};
@@ -63,6 +63,14 @@ impl Writer<'_> {
         self.u64(limit.next_trial.0);
         self.put([limit.fruitless, limit.halvings]);
         self.put([u8::from(limit.falls) | u8::from(limit.late) << 1]);
+    }
+
+    #[inline]
+    pub(super) fn ends(&mut self, ends: &Ends) {
+        for count in [ends.most, ends.latest, ends.under_way, ends.sent] {
+            self.u32(count);
+        }
+        self.u64(ends.until.0);
     }
 
     #[inline]

@@ -28,6 +28,7 @@ fn record(curve: &mut Curve, in_flight: u32, ms: u64, completed: bool) {
 fn sample(in_flight: u32, ms: u64, completed: bool) -> CurveSample {
     CurveSample {
         in_flight,
+        with: in_flight,
         sent: at(0),
         took: Span::from_millis(ms),
         planned: PLANNED,
@@ -114,6 +115,72 @@ fn serial(numbers: impl IntoIterator<Item = u32>) -> Curve {
         }
     }
     curve
+}
+
+/// Ends executions at the same time, with `in_flight` in flight before.
+fn end(curve: &mut Curve, count: u32, in_flight: u32, ms: u64) {
+    for ended in 0..count {
+        curve.end(Span::from_millis(90), in_flight - ended, at(ms));
+    }
+}
+
+/// A server with batches of 8 and 12 in flight: while 8 execute, 4 wait there, and are the next batch.
+#[test]
+fn batch_frees_its_places_together() {
+    let mut curve = Curve::default();
+    curve.send(8, 0, at(0));
+    curve.send(4, 8, at(10));
+    assert_eq!(curve.next_number(12, 1, 12, at(20)), 12, "nothing is known");
+    end(&mut curve, 8, 12, 50);
+    curve.send(8, 4, at(50));
+    // Those that were sent since have not begun.
+    assert_eq!(curve.ending_together(12), 4);
+    end(&mut curve, 4, 12, 90);
+    curve.send(4, 8, at(90));
+    assert_eq!(curve.ending_together(12), 8);
+    // Whoever waits is sent with all others that wait.
+    for (waiting, number) in [(0, 5), (1, 5), (3, 7), (20, 12)] {
+        assert_eq!(curve.next_number(12, waiting, 12, at(100)), number);
+    }
+    // The first of a batch has ended, and the others are about to.
+    end(&mut curve, 1, 12, 140);
+    assert_eq!(curve.next_number(11, 1, 12, at(140)), 5);
+    assert_eq!(curve.next_number(11, 1, 12, at(150)), 12, "they were fewer");
+}
+
+#[test]
+fn serial_server_frees_one_place_at_a_time() {
+    let mut curve = Curve::default();
+    curve.send(1, 0, at(0));
+    curve.send(5, 1, at(0));
+    for n in 1..10 {
+        end(&mut curve, 1, 6, n * 45);
+        curve.send(1, 5, at(n * 45));
+    }
+    assert_eq!(curve.ending_together(6), 1);
+    assert_eq!(curve.next_number(6, 1, 6, at(430)), 6);
+}
+
+/// Batches that are cut, such as by another configuration: what ended together once counts no more.
+#[test]
+fn fewer_that_end_together_though_more_could_are_believed() {
+    let mut curve = Curve::default();
+    let mut now_ms = 0;
+    for batch in [8, 2] {
+        for _ in 0..20 {
+            now_ms += 45;
+            end(&mut curve, batch, 16, now_ms);
+            curve.send(batch, 16 - batch, at(now_ms));
+        }
+        assert_eq!(curve.ending_together(16), batch);
+    }
+    // With less in flight than a batch, fewer end together without being believed.
+    for _ in 0..20 {
+        now_ms += 45;
+        curve.send(1, 0, at(now_ms));
+        end(&mut curve, 1, 1, now_ms + 40);
+    }
+    assert_eq!(curve.ending_together(16), 2);
 }
 
 #[test]
@@ -234,17 +301,22 @@ proptest! {
     fn nothing_overflows(
         points in proptest::array::uniform16(any::<((u32, u32), (u32, u32), u16, u32, u32)>()),
         in_flight: u32, planned: u64, now: u64, completed: bool, from: u32, to: u32,
+        (most, latest, under_way, sent, until) in any::<(u32, u32, u32, u32, u64)>(),
     ) {
         let times = |(mean, scatter)| Times { mean, scatter };
         let point = |(own, from_end, count, at_ms, completed_at_ms)| Point {
             own: times(own), from_end: times(from_end), count, at_ms, completed_at_ms,
         };
-        let mut curve = Curve { points: points.map(point), ..Curve::default() };
+        let ends = Ends { most, latest, under_way, sent, until: Mono(until) };
+        let mut curve = Curve { points: points.map(point), ends, ..Curve::default() };
         let (planned, now) = (Span::from_nanos(planned), Mono(now));
-        let sample = CurveSample { in_flight, sent: now, took: planned, planned, completed };
+        let sample = CurveSample { in_flight, with: in_flight, sent: now, took: planned, planned, completed };
         curve.record(sample, planned, now);
         let _ = (curve.predict(in_flight, planned, planned, now), curve.is_evidence(in_flight, now));
         let _ = curve.is_flat(in_flight, now);
+        prop_assert!((1..=to.max(1)).contains(&curve.next_number(in_flight, from, to, now)));
+        prop_assert!(curve.ending_together(in_flight) >= 1);
+        curve.send(from, in_flight, now);
         curve.rescale(from, to);
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::coordination::curve::{Curve, POINTS, Point, Times};
+use crate::coordination::curve::{Curve, Ends, POINTS, Point, Times};
 use crate::coordination::lead::{Lead, Mean};
 use crate::coordination::limit::{Limit, Phase};
 use crate::health::{Failure, Health, Healths, Outage};
@@ -51,11 +51,18 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn ends()(most: u32, latest: u32, under_way: u32, sent: u32, until in mono()) -> Ends {
+        Ends { most, latest, under_way, sent, until }
+    }
+}
+
 fn curve() -> impl Strategy<Value = Curve> {
     let points = proptest::collection::vec(point(), POINTS);
-    (mono(), mono(), points).prop_map(|(turned, answered, points)| Curve {
+    (mono(), mono(), ends(), points).prop_map(|(turned, answered, ends, points)| Curve {
         turned,
         answered,
+        ends,
         points: points.try_into().unwrap(),
     })
 }
