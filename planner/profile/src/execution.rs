@@ -11,6 +11,7 @@
 //! and batches explain them well: a server that shares its cores among requests is faster with several of them, too.
 
 use weir_solve::latency_model::Batching;
+use weir_solve::latency_model::fit::relative;
 
 use crate::sweep::{Rate, grows as grows_at_the_end, highest};
 
@@ -201,7 +202,7 @@ fn fit(points: &[Rate], lanes: u32, batch: u32, window: bool) -> Option<Executio
         window_ms: window.then_some(0.0),
         error: f64::INFINITY,
     };
-    // The time of a batch, and its factors of delta, eta and the window.
+    // The factors of delta, eta and the window, as parts of the time of a batch.
     let row = |point: &Rate| {
         let batching = form.batching();
         let together = batching.together(point.concurrency);
@@ -212,7 +213,7 @@ fn fit(points: &[Rate], lanes: u32, batch: u32, window: bool) -> Option<Executio
             };
         let ms = batching.executing(point.concurrency) * 1e3 / point.per_s;
         let factors = [together, 1.0, f64::from(u8::from(waits))];
-        (factors.map(|factor| factor / ms), ms)
+        factors.map(|factor| factor / ms).to_vec()
     };
     let rows: Vec<_> = points.iter().map(row).collect();
     let columns: &[&[usize]] = match (batch, window) {
@@ -223,15 +224,16 @@ fn fit(points: &[Rate], lanes: u32, batch: u32, window: bool) -> Option<Executio
         (_, true) => &[&[0, 1, 2], &[1, 2], &[0, 1], &[1]],
     };
     let solved = columns.iter().filter_map(|columns| {
-        let [delta_ms, eta_ms, window_ms] = solve(&rows, columns)?;
-        let predicted = |factors: &[f64; 3]| {
-            let [each, one, waits] = factors;
-            each * delta_ms + one * eta_ms + waits * window_ms
+        let solved = relative(&rows, columns)?;
+        let predicted = |factors: &Vec<f64>| -> f64 {
+            let terms = factors.iter().zip(&solved);
+            terms.map(|(factor, value)| factor * value).sum()
         };
-        let squares = rows
-            .iter()
-            .map(|(factors, _)| predicted(factors) - 1.0)
-            .map(|error| error * error);
+        let errors = rows.iter().map(|row| predicted(row) - 1.0);
+        let squares = errors.map(|error| error * error);
+        let &[delta_ms, eta_ms, window_ms] = solved.as_slice() else {
+            return None;
+        };
         Some(Execution {
             delta_ms,
             eta_ms,
@@ -241,54 +243,6 @@ fn fit(points: &[Rate], lanes: u32, batch: u32, window: bool) -> Option<Executio
         })
     });
     best(solved)
-}
-
-/// Least squares of these columns to 1 by Gauss–Jordan elimination of the normal equations; the other coefficients are 0.
-/// `None` if they are not determined or one is negative.
-fn solve(rows: &[([f64; 3], f64)], columns: &[usize]) -> Option<[f64; 3]> {
-    let factor =
-        |row: &([f64; 3], f64), column: usize| row.0.get(column).copied().unwrap_or_default();
-    let product = |a: usize, b: usize| rows.iter().map(|row| factor(row, a) * factor(row, b)).sum();
-    let equation = |a: &usize| {
-        let mut equation: Vec<f64> = columns.iter().map(|b| product(*a, *b)).collect();
-        equation.push(rows.iter().map(|row| factor(row, *a)).sum());
-        equation
-    };
-    let mut equations: Vec<Vec<f64>> = columns.iter().map(equation).collect();
-    for pivot in 0..columns.len() {
-        let own = equations.get(pivot)?.clone();
-        let divisor = *own.get(pivot)?;
-        let own: Vec<f64> = own.iter().map(|value| value / divisor).collect();
-        if own
-            .iter()
-            .any(|value| !value.is_finite() || value.abs() > 1e9)
-        {
-            return None;
-        }
-        for (index, equation) in equations.iter_mut().enumerate() {
-            let times = if index == pivot {
-                0.0
-            } else {
-                *equation.get(pivot)?
-            };
-            let old = if index == pivot {
-                vec![0.0; own.len()]
-            } else {
-                equation.clone()
-            };
-            let scale = if index == pivot { 1.0 } else { -times };
-            *equation = old
-                .iter()
-                .zip(&own)
-                .map(|(old, own)| old + scale * own)
-                .collect();
-        }
-    }
-    let mut found = [0.0; 3];
-    for (column, equation) in columns.iter().zip(&equations) {
-        *found.get_mut(*column)? = *equation.last()?;
-    }
-    found.iter().all(|value| *value >= 0.0).then_some(found)
 }
 
 #[cfg(test)]

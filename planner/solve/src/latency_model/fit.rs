@@ -46,6 +46,21 @@ pub fn line(points: &[Point]) -> Result<Fit<Line>, InputError> {
     rising(rates(points)?.fit()?)
 }
 
+/// Least squares of these columns of the rows to 1, which are relative errors if each row is divided by its measurement; the
+/// coefficients of the other columns are 0. `None` if the rows do not determine them, or if one is negative.
+#[must_use]
+pub fn relative(rows: &[Vec<f64>], columns: &[usize]) -> Option<Vec<f64>> {
+    let regression = Regression {
+        coefficients: rows.first()?.len(),
+        targets: vec![1.0; rows.len()],
+        rows: rows.to_vec(),
+        negative: false,
+    };
+    let every: Vec<usize> = (0..rows.len()).collect();
+    let model = regression.ordinary(&every, columns)?;
+    model.iter().all(|value| *value >= 0.0).then_some(model)
+}
+
 impl Fit<Vec<f64>> {
     fn model(self) -> Fit<LatencyModel> {
         let coefficient = |index: usize| self.model.get(index).copied().unwrap_or_default();
@@ -198,6 +213,9 @@ impl Regression {
         let mut lengths = Vec::with_capacity(columns.len());
         for mut column in matrix.column_iter_mut() {
             let length = column.norm();
+            if !(length > 0.0 && length.is_finite()) {
+                return None;
+            }
             column.unscale_mut(length);
             lengths.push(length);
         }
