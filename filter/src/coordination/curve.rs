@@ -157,13 +157,11 @@ impl Curve {
         Some(time(planned, from_end).after(after_end, own))
     }
 
-    /// Number in flight, of which `limit` may be, when the next of `waiting` requests and all others are sent: now if a place
-    /// is free, or after the next end. The slots of a batch are freed together.
+    /// Requests of `in_flight` that are left when the next one is sent: after the next end if none may be sent before
+    /// (`full`), which frees all slots of a batch; else now, without those that are about to end with the latest.
     #[must_use]
-    pub fn next_number(&self, in_flight: u32, waiting: u32, limit: u32, now: Mono) -> u32 {
-        let ending = self.ends.ending(in_flight, in_flight >= limit, now);
-        let others = in_flight.saturating_sub(ending);
-        others.saturating_add(waiting.max(1)).min(limit.max(1))
+    pub fn left_in_flight(&self, in_flight: u32, full: bool, now: Mono) -> u32 {
+        in_flight.saturating_sub(self.ends.ending(in_flight, full, now))
     }
 
     /// Requests of `in_flight` that end together with the next one.

@@ -130,7 +130,11 @@ fn batch_frees_its_places_together() {
     let mut curve = Curve::default();
     curve.send(8, 0, at(0));
     curve.send(4, 8, at(10));
-    assert_eq!(curve.next_number(12, 1, 12, at(20)), 12, "nothing is known");
+    assert_eq!(
+        curve.left_in_flight(12, true, at(20)),
+        11,
+        "nothing is known"
+    );
     end(&mut curve, 8, 12, 50);
     curve.send(8, 4, at(50));
     // Those that were sent since have not begun.
@@ -138,14 +142,17 @@ fn batch_frees_its_places_together() {
     end(&mut curve, 4, 12, 90);
     curve.send(4, 8, at(90));
     assert_eq!(curve.ending_together(12), 8);
-    // Whoever waits is sent with all others that wait.
-    for (waiting, number) in [(0, 5), (1, 5), (3, 7), (20, 12)] {
-        assert_eq!(curve.next_number(12, waiting, 12, at(100)), number);
-    }
+    assert_eq!(curve.left_in_flight(12, true, at(100)), 4);
+    // One that may be sent now, such as on trial beyond the limit, waits for no end.
+    assert_eq!(curve.left_in_flight(12, false, at(100)), 12);
     // The first of a batch has ended, and the others are about to.
     end(&mut curve, 1, 12, 140);
-    assert_eq!(curve.next_number(11, 1, 12, at(140)), 5);
-    assert_eq!(curve.next_number(11, 1, 12, at(150)), 12, "they were fewer");
+    assert_eq!(curve.left_in_flight(11, false, at(140)), 4);
+    assert_eq!(
+        curve.left_in_flight(11, false, at(150)),
+        11,
+        "they were fewer"
+    );
 }
 
 #[test]
@@ -158,7 +165,7 @@ fn serial_server_frees_one_place_at_a_time() {
         curve.send(1, 5, at(n * 45));
     }
     assert_eq!(curve.ending_together(6), 1);
-    assert_eq!(curve.next_number(6, 1, 6, at(430)), 6);
+    assert_eq!(curve.left_in_flight(6, true, at(430)), 5);
 }
 
 /// Batches that are cut, such as by another configuration: what ended together once counts no more.
@@ -314,7 +321,7 @@ proptest! {
         curve.record(sample, planned, now);
         let _ = (curve.predict(in_flight, planned, planned, now), curve.is_evidence(in_flight, now));
         let _ = curve.is_flat(in_flight, now);
-        prop_assert!((1..=to.max(1)).contains(&curve.next_number(in_flight, from, to, now)));
+        prop_assert!(curve.left_in_flight(in_flight, completed, now) <= in_flight);
         prop_assert!(curve.ending_together(in_flight) >= 1);
         curve.send(from, in_flight, now);
         curve.rescale(from, to);

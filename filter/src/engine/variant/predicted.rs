@@ -87,9 +87,12 @@ impl Variant {
         if self.is_flat {
             return self.predicted;
         }
-        let (in_flight, limit) = (self.slots.in_flight(), self.slots.total());
-        let number = self.curve.next_number(in_flight, waiting, limit, now);
-        let after_end = if self.slots.is_full() {
+        let full = self.slots.is_full();
+        let left = (self.curve).left_in_flight(self.slots.in_flight(), full, now);
+        // All that wait are sent together.
+        let number = left.saturating_add(waiting.max(1));
+        let number = number.min(self.slots.total().max(1));
+        let after_end = if full {
             // It is sent when one ends.
             Span::ZERO
         } else {

@@ -292,3 +292,23 @@ fn small_and_large_latencies_count_alike() {
     let steep = determined(&measured(&[1000.0, 1000.0, 1050.0, 1050.0])).unwrap();
     assert!((flat.rmse / steep.rmse - 1.0).abs() < 1e-6);
 }
+
+#[test]
+fn chosen_columns_are_fitted_to_relative_errors() {
+    // 20 + 3·b ms, divided by the measurements.
+    let row = |batch: f64| {
+        let ms = 20.0 + 3.0 * batch;
+        vec![batch / ms, 1.0 / ms, 0.0]
+    };
+    let rows = [1.0, 2.0, 4.0, 8.0].map(row);
+    let found = relative(&rows, &[0, 1]).unwrap();
+    for (found, expected) in found.iter().zip([3.0, 20.0, 0.0]) {
+        assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+    }
+    assert_eq!(relative(&rows, &[0, 1, 2]), None, "a column of zeros");
+    assert_eq!(relative(&rows[..1], &[0, 1]), None, "one point");
+    let falls = |batch: f64| vec![batch / (20.0 - batch), 1.0 / (20.0 - batch), 0.0];
+    let rows = [1.0, 2.0, 4.0].map(falls);
+    assert_eq!(relative(&rows, &[0, 1]), None, "a negative coefficient");
+    assert_eq!(relative(&[], &[0]), None);
+}
