@@ -162,7 +162,10 @@ impl Init {
     fn write(&self, service: &str, variants: &[Variant]) -> anyhow::Result<()> {
         let mut all = vec![
             (self.out.join("service.yaml"), service.to_owned()),
-            (self.out.join("scenario.yaml"), scenario(&self.service)),
+            (
+                self.out.join("scenario.yaml"),
+                scenario(&self.service, &variants),
+            ),
         ];
         for variant in variants {
             let path = self.out.join(files::request_file(&variant.name));

@@ -144,10 +144,21 @@ capacity: {slopeRps: 1, interceptRps: 0}
 }
 
 /// Returns the scenario that replays it.
-pub(super) fn scenario(name: &str) -> String {
+pub(super) fn scenario(name: &str, variants: &[Variant]) -> String {
+    let waits = |variant: &&Variant| {
+        let batches = variant.batches.as_ref();
+        batches.is_some_and(|batches| batches.delay_us > 0)
+    };
+    let mut servers = String::new();
+    for variant in variants.iter().filter(waits) {
+        if servers.is_empty() {
+            servers += "servers:\n";
+        }
+        servers += &format!("  {}: {{ batch_window: closed }}\n", variant.name);
+    }
     format!(
         "{SCENARIO}name: {name}\nservice: service.yaml\nlength_s: 60\nload: {{ generator: poisson, of_capacity: 0.95 }}\n\
-         contenders:\n- {{ plane: weir, control: planner }}\n- {{ plane: fifo-timeout, control: static }}\n\
+         {servers}contenders:\n- {{ plane: weir, control: planner }}\n- {{ plane: fifo-timeout, control: static }}\n\
          - {{ plane: fifo-weights, control: static }}\n"
     )
 }

@@ -45,10 +45,12 @@ pub struct ServerConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BatchWindow {
-    /// At the arrival of its first request, whether the server is busy or not, as in Triton: what has waited that long
-    /// is executed at once.
+    /// At the arrival of its first request, whether the server is busy or not: what has waited that long is executed
+    /// as soon as the server is idle, with all that has come meanwhile.
     #[default]
     Arrival,
+    /// The same, but the batch is closed at the end of its window, as in Triton (`model/closed.rs`).
+    Closed,
     /// Not before the server is idle, as in mosec and Ray Serve, whose worker collects its batch then.
     Idle,
 }

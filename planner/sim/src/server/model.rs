@@ -14,6 +14,7 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+use self::closed::{ClosedBatches, Limits};
 use super::Parallelism;
 use super::{BatchWindow, ServerConfig};
 use crate::chance::Factor;
@@ -22,6 +23,9 @@ use crate::chance::Factor;
 pub const QUEUE_MAX: usize = 100_000;
 /// Maximum duration of an execution, whatever the latency model gives.
 pub const SERVICE_MAX: Duration = Duration::from_secs(3600);
+
+/// Closed batches that wait for each lane, as in Triton.
+const CLOSED_PER_LANE: usize = 2;
 
 /// One request's execution. Times count from the server's start.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,6 +74,8 @@ pub struct ServerModel<T, W = ()> {
     slow_by: f64,
     noise: Option<(Factor, ChaCha8Rng)>,
     queue: VecDeque<Job<T>>,
+    /// Those at the queue's head whose batch is decided.
+    closed: ClosedBatches,
     /// Order by end, then by start.
     running: BinaryHeap<Reverse<Running<T>>>,
     lanes: u32,
@@ -106,6 +112,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
             slow_by: 1.0,
             noise,
             queue: VecDeque::new(),
+            closed: ClosedBatches::default(),
             running: BinaryHeap::new(),
             lanes: 0,
             idle_since: Duration::ZERO,
@@ -127,6 +134,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
             arrived: now,
             rider,
         });
+        self.close_batches(now, false);
         Ok(())
     }
 
@@ -156,6 +164,8 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         let end = self.next_end();
         let start = if self.has_free_lane() {
             self.due()
+        } else if self.closes_early() && self.closed.takes_more(self.limits()) {
+            self.due_from(self.closed.requests())
         } else {
             None
         };
@@ -236,6 +246,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
     pub fn crash(&mut self) {
         self.committed = self.busy_core_seconds(self.clock);
         self.queue.clear();
+        self.closed.clear();
         self.running.clear();
         self.lanes = 0;
     }
@@ -248,16 +259,37 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         self.lanes < self.lanes_max
     }
 
-    /// Earliest start of the queue's head: at once with a full batch, else at the end of the batch
-    /// window.
+    /// Whether a batch is closed at the end of its window though no lane is free.
+    fn closes_early(&self) -> bool {
+        let is_closed = self.config.batch_window == BatchWindow::Closed;
+        is_closed && !self.config.batch_delay.is_zero()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            full: self.config.batch_max.get() as usize,
+            batches: CLOSED_PER_LANE * self.lanes_max as usize,
+        }
+    }
+
+    /// Earliest start of the queue's head: at once with a closed or full batch, else at the end of the
+    /// batch window.
     fn due(&self) -> Option<Duration> {
+        if self.closed.requests() > 0 {
+            return Some(self.clock);
+        }
+        self.due_from(0)
+    }
+
+    /// The same of the batch that begins at that place in the queue.
+    fn due_from(&self, place: usize) -> Option<Duration> {
         let full = self.config.batch_max.get() as usize;
-        match self.queue.get(full - 1) {
+        match self.queue.get(place + full - 1) {
             Some(last) => Some(last.arrived),
             None => {
-                let arrived = self.queue.front()?.arrived;
+                let arrived = self.queue.get(place)?.arrived;
                 let begin = match self.config.batch_window {
-                    BatchWindow::Arrival => arrived,
+                    BatchWindow::Arrival | BatchWindow::Closed => arrived,
                     BatchWindow::Idle => arrived.max(self.idle_since),
                 };
                 Some(begin.saturating_add(self.config.batch_delay))
@@ -266,10 +298,25 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
     }
 
     fn start_due(&mut self, at: Duration) {
+        let mut begins = false;
         while self.has_free_lane() && self.due().is_some_and(|due| due <= at) {
-            let batch = self.queue.len().min(self.config.batch_max.get() as usize);
+            let full = self.config.batch_max.get() as usize;
+            let batch = self.closed.take(full);
+            let batch = batch.unwrap_or_else(|| self.queue.len().min(full));
             self.start(at, batch);
+            begins = true;
         }
+        self.close_batches(at, begins);
+    }
+
+    fn close_batches(&mut self, at: Duration, begins: bool) {
+        if self.has_free_lane() || !self.closes_early() {
+            return;
+        }
+        let mut closed = std::mem::take(&mut self.closed);
+        let is_due = |place| self.due_from(place).is_some_and(|due| due <= at);
+        closed.close(self.queue.len(), self.limits(), begins, is_due);
+        self.closed = closed;
     }
 
     fn start(&mut self, at: Duration, batch: usize) {
@@ -339,6 +386,7 @@ impl<T> Ord for Running<T> {
     }
 }
 
+mod closed;
 #[cfg(test)]
 mod measured;
 #[cfg(test)]

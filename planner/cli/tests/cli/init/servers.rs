@@ -66,6 +66,9 @@ async fn batches_of_tritons_configuration_are_in_the_service_file() {
             "{variant}"
         );
     }
+    let scenario = fs::read_to_string(folder.path().join("scenario.yaml")).unwrap();
+    let servers = "\nservers:\n  waits: { batch_window: closed }\ncontenders:\n";
+    assert!(scenario.contains(servers), "{scenario}");
     let line = "waits: Open Inference Protocol, forms batches of up to 8 after at most 2.5ms, instances: 2\n";
     assert!(printed.contains(line), "{printed}");
 }

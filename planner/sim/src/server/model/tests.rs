@@ -109,7 +109,7 @@ fn batch_window_begins_at_arrival_or_when_the_server_is_idle() {
             config.batch_delay = ms(5);
             config.batch_window = window;
         });
-        for at in [0, 1, 20, 103] {
+        for at in [0, 1, 20, 30, 103] {
             arrive(&mut engine, ms(at));
         }
         advance(&mut engine, ms(400));
@@ -117,11 +117,48 @@ fn batch_window_begins_at_arrival_or_when_the_server_is_idle() {
         let batch = |run: &Run| (run.batch, run.started.as_millis());
         runs.map(batch).collect::<Vec<_>>()
     };
-    // The third has waited for longer than the window when the first batch ends at 101 ms.
-    let expected = [(2, 1), (2, 1), (1, 101), (1, 201)];
+    let expected = [(2, 1), (2, 1), (2, 101), (2, 101), (1, 201)];
     assert_eq!(batches(BatchWindow::Arrival), expected);
-    let expected = [(2, 1), (2, 1), (2, 103), (2, 103)];
+    let expected = [(2, 1), (2, 1), (2, 101), (2, 101), (1, 206)];
     assert_eq!(batches(BatchWindow::Idle), expected);
+    // The third's batch is closed at 25 ms, and the fourth comes too late for it.
+    let expected = [(2, 1), (2, 1), (1, 101), (2, 201), (2, 201)];
+    assert_eq!(batches(BatchWindow::Closed), expected);
+}
+
+#[test]
+fn closed_batch_is_filled_by_a_full_one_behind_it_and_by_no_less() {
+    let batches = |arrivals: &[u64]| {
+        let mut engine = engine(|config| {
+            config.batch_max = NonZeroU32::new(3).unwrap();
+            config.batch_delay = ms(5);
+            config.batch_window = BatchWindow::Closed;
+        });
+        for at in arrivals {
+            arrive(&mut engine, ms(*at));
+        }
+        advance(&mut engine, ms(1000));
+        let mut runs = &engine.witness().0[..];
+        let mut batches = Vec::new();
+        while let Some(run) = runs.first() {
+            batches.push((run.batch, run.started.as_millis()));
+            runs = &runs[run.batch as usize..];
+        }
+        batches
+    };
+    // Two behind a closed one; then both fit into one batch.
+    assert_eq!(
+        batches(&[0, 1, 2, 10, 20, 21]),
+        [(3, 2), (1, 102), (2, 202)]
+    );
+    // Three behind it: it takes two of them.
+    assert_eq!(
+        batches(&[0, 1, 2, 10, 20, 21, 22]),
+        [(3, 2), (3, 102), (1, 202)]
+    );
+    // The next is closed with one, and those behind that do not fit into it.
+    let arrivals = [0, 1, 2, 10, 20, 21, 22, 30, 31, 32];
+    assert_eq!(batches(&arrivals), [(3, 2), (3, 102), (1, 202), (3, 302)]);
 }
 
 #[test]
