@@ -43,7 +43,7 @@ impl SlotTable {
             result.changed |= news;
             scan = left;
         }
-        result.changed |= self.record_curve(column, request.executions, before, request.start > 1);
+        result.changed |= self.record_curve(column, request.executions, before);
         let is_measuring = self.columns.get(column)?.limit.is_measuring();
         let ending = if is_measuring {
             0

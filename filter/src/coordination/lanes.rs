@@ -39,6 +39,8 @@ pub struct EndedExecutions<'a> {
     pub ended: &'a [CompletedExecution],
     /// Service time of the plan.
     pub planned: Span,
+    /// Requests of a batch by the plan, if the servers make their batches by themselves; else at most 1.
+    pub batch: u32,
     /// Largest concurrency limit beyond the planned slots; 0: these hold.
     pub limit_max: u32,
 }
@@ -186,10 +188,9 @@ impl SlotTable {
         column: usize,
         executions: EndedExecutions<'_>,
         in_flight: u32,
-        batches: bool,
     ) -> bool {
         // With batches, an idle server and a busy one differ by what a request waits for the batch before its own.
-        let gap = match batches {
+        let gap = match executions.batch > 1 {
             true => Span::ZERO,
             false => self.lead(column, executions.planned).difference(),
         };
@@ -216,6 +217,7 @@ impl SlotTable {
                 sent: execution.sent,
                 took: sample.took,
                 ratio,
+                batch: executions.batch,
                 completed,
             };
             if executions.limit_max > 0 {

@@ -156,7 +156,7 @@ impl Limit {
         if is_slow || self.loses() || self.is_worse() {
             self.give_up(now + ended.took);
         } else if self.has_enough() {
-            self.decide(ended.took, max, now);
+            self.decide(ended, max, now);
         } else if now > self.since + PHASE_MAX {
             // With too few requests it tells nothing; fewer more may still be in flight.
             let more =
@@ -216,13 +216,16 @@ impl Limit {
         rises && count >= SAMPLES_WORSE && self.samples > 0 && self.part_of_linear() > WORSE
     }
 
+    fn is_first(&self) -> bool {
+        self.base == 0 && self.fruitless == 0
+    }
+
     fn has_enough(&self) -> bool {
-        let is_first = self.base == 0 && self.fruitless == 0;
         let any_late = self.cut_off > 0 || (self.phase == Phase::Trial && self.late);
         let factor = if any_late { LATE_FACTOR } else { 1 };
         let count = self.samples.saturating_add(self.cut_off) / factor;
         if self.phase == Phase::Base {
-            let min = if is_first {
+            let min = if self.is_first() {
                 SAMPLES_FIRST
             } else {
                 SAMPLES_BASE
@@ -265,35 +268,40 @@ impl Limit {
         GAIN.max(1024 - most * 2 / 5)
     }
 
-    fn decide(&mut self, took: Span, max: u32, now: Mono) {
+    fn decide(&mut self, ended: Ended, max: u32, now: Mono) {
         let mean = u32::try_from(self.mean()).unwrap_or(u32::MAX);
         if self.phase == Phase::Base {
             if self.base > 0 && self.base.abs_diff(mean) > self.base.saturating_mul(CHANGED) / 1024
             {
                 self.fruitless = 0;
             }
+            let (late, is_first) = (self.is_late(), self.is_first());
+            if late && is_first && !self.late {
+                // Predictions that nothing is known for let too many be late: once more with those learnt from these.
+                self.late = true;
+                return self.begin(Phase::Base, now);
+            }
             self.base = mean;
-            let late = self.is_late();
-            self.falls |= late && !self.late;
+            self.falls |= late && (is_first || !self.late);
             self.late = late;
-            return self.begin_trial(max, now);
+            return self.begin_trial(ended.batch, max, now);
         }
         let part = self.part_of_linear();
         let rises = self.trial > self.found;
         let stays = part < if rises { self.gain() } else { LOSS + 1 };
         if !stays {
-            return self.give_up(now + took);
+            return self.give_up(now + ended.took);
         }
         self.found = self.trial;
         self.fruitless = self.fruitless.saturating_sub(1);
         if rises && part < GAIN_CLEAR {
             self.base = mean;
             self.late = self.is_late();
-            return self.begin_trial(max, now);
+            return self.begin_trial(ended.batch, max, now);
         }
         self.base = 0;
         // What was sent until now had another number in flight.
-        self.begin(Phase::Base, now + took);
+        self.begin(Phase::Base, now + ended.took);
     }
 
     /// Lowers the limit, after as many were cut off in a row as it is: nothing is answered in time with so many in flight.
@@ -317,14 +325,12 @@ impl Limit {
         self.pause(now);
     }
 
-    fn begin_trial(&mut self, max: u32, now: Mono) {
+    fn begin_trial(&mut self, batch: u32, max: u32, now: Mono) {
         // With two in flight none can be batched: one executes and one waits.
         let more = self.found >> self.halvings.min(31);
         let more = more.min(self.more_in_time()).max(MORE_MIN);
         let larger = self.found.saturating_add(more);
-        // The planned slots are lanes: with fewer some would idle whenever the others tell them apart wrongly.
-        let floor = if self.late { 1 } else { self.planned };
-        let smaller = (self.found - self.found.div_ceil(4)).max(floor);
+        let smaller = self.smaller(batch);
         self.falls &= smaller < self.found;
         self.trial = if self.falls {
             smaller
@@ -335,6 +341,19 @@ impl Limit {
             return self.pause(now);
         }
         self.begin(Phase::Trial, now);
+    }
+
+    /// Next number to try below the limit.
+    fn smaller(&self, batch: u32) -> u32 {
+        let floor = match batch {
+            // Some are late in any case: whatever answers as many.
+            _ if self.late => 1,
+            // The planned slots are lanes: with fewer some would idle whenever the others tell them apart wrongly.
+            0 | 1 => self.planned,
+            // One batch executes and one waits. Fewer do as many for as long as they keep in step, which a trial may be.
+            _ => self.planned.saturating_mul(2).min(self.found),
+        };
+        (self.found - self.found.div_ceil(4)).max(floor)
     }
 
     /// How many more than the limit would be in time even if the servers do no more: others would be lost for the trial.

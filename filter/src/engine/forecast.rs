@@ -40,10 +40,11 @@ impl Variant {
     }
 
     /// Returns the executions that have ended since the last acquisition.
-    pub(super) fn ended_executions(&self, limit_max: u32) -> EndedExecutions<'_> {
+    pub(super) fn ended_executions(&self, batches: bool, limit_max: u32) -> EndedExecutions<'_> {
         EndedExecutions {
             ended: &self.ended,
             planned: self.planned,
+            batch: if batches { self.batch } else { 1 },
             limit_max,
         }
     }

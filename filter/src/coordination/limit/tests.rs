@@ -38,6 +38,7 @@ impl<F: Fn(u32) -> u64> Servers<F> {
                 gap: 0,
                 left: (self.left_ms * 1024 / PLANNED) as u32,
                 ratio: (took.as_millis() * 1024 / PLANNED) as u32,
+                batch: 1,
                 completed: true,
             };
             limit.observe(ended, MAX, self.now);
@@ -134,6 +135,7 @@ fn limit_falls_below_the_planned_slots_while_answers_are_late() {
             gap: 0,
             left: 1 << 20,
             ratio: (took.as_millis() * 1024 / PLANNED) as u32,
+            batch: 1,
             completed,
         };
         limit.observe(ended, MAX, sent + took);
@@ -162,6 +164,7 @@ fn way_to_the_server_is_no_gain() {
             gap,
             left: 1 << 20,
             ratio: ratio(took),
+            batch: 1,
             completed: true,
         };
         limit.observe(ended, MAX, now);
@@ -198,6 +201,7 @@ fn limit_falls_while_everything_is_cut_off_and_nothing_ends() {
             gap: 0,
             left: 1 << 20,
             ratio: 2765,
+            batch: 1,
             completed: false,
         };
         limit.observe(ended, MAX, Mono((ms + 135) * 1_000_000));
@@ -246,7 +250,7 @@ proptest! {
             fruitless, halvings, falls, late, left: left_before,
         };
         let (sent, took) = (Mono(sent), Span::from_nanos(took));
-        limit.observe(Ended { in_flight, sent, took, gap: ratio / 2, left, ratio, completed }, max, Mono(now));
+        limit.observe(Ended { in_flight, sent, took, gap: ratio / 2, left, ratio, batch: 1, completed }, max, Mono(now));
         prop_assert!(limit.found >= 1);
         let _ = (limit.now(planned), limit.exploring(planned), limit.now(7));
     }

@@ -80,7 +80,7 @@ impl AcquireParams {
             explores: self.explores,
             jumps: self.jumps,
             tick: self.tick,
-            executions: variant.ended_executions(self.limit_max),
+            executions: variant.ended_executions(self.batches, self.limit_max),
             lanes: self
                 .overlaps
                 .then(|| variant.lane_request(self.waiting_count, now)),
