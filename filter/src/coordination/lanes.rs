@@ -39,8 +39,8 @@ pub struct EndedExecutions<'a> {
     pub ended: &'a [CompletedExecution],
     /// Service time of the plan.
     pub planned: Span,
-    /// Requests of a batch by the plan, if the servers make their batches by themselves; else at most 1.
-    pub batch: u32,
+    /// Whether the plan has batches, which the servers make by themselves.
+    pub batches: bool,
     /// Largest concurrency limit beyond the planned slots; 0: these hold.
     pub limit_max: u32,
 }
@@ -190,7 +190,7 @@ impl SlotTable {
         in_flight: u32,
     ) -> bool {
         // With batches, an idle server and a busy one differ by what a request waits for the batch before its own.
-        let gap = match executions.batch > 1 {
+        let gap = match executions.batches {
             true => Span::ZERO,
             false => self.lead(column, executions.planned).difference(),
         };
@@ -217,7 +217,7 @@ impl SlotTable {
                 sent: execution.sent,
                 took: sample.took,
                 ratio,
-                batch: executions.batch,
+                batches: executions.batches,
                 completed,
             };
             if executions.limit_max > 0 {

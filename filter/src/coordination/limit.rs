@@ -14,6 +14,7 @@
 
 mod ended;
 mod plan;
+mod step;
 
 pub use self::ended::Ended;
 use crate::time::{Mono, Span};
@@ -284,7 +285,7 @@ impl Limit {
             self.base = mean;
             self.falls |= late && (is_first || !self.late);
             self.late = late;
-            return self.begin_trial(ended.batch, max, now);
+            return self.begin_trial(ended.batches, max, now);
         }
         let part = self.part_of_linear();
         let rises = self.trial > self.found;
@@ -297,7 +298,7 @@ impl Limit {
         if rises && part < GAIN_CLEAR {
             self.base = mean;
             self.late = self.is_late();
-            return self.begin_trial(ended.batch, max, now);
+            return self.begin_trial(ended.batches, max, now);
         }
         self.base = 0;
         // What was sent until now had another number in flight.
@@ -325,12 +326,9 @@ impl Limit {
         self.pause(now);
     }
 
-    fn begin_trial(&mut self, batch: u32, max: u32, now: Mono) {
-        // With two in flight none can be batched: one executes and one waits.
-        let more = self.found >> self.halvings.min(31);
-        let more = more.min(self.more_in_time()).max(MORE_MIN);
-        let larger = self.found.saturating_add(more);
-        let smaller = self.smaller(batch);
+    fn begin_trial(&mut self, batches: bool, max: u32, now: Mono) {
+        let larger = self.larger(batches);
+        let smaller = self.smaller(batches);
         self.falls &= smaller < self.found;
         self.trial = if self.falls {
             smaller
@@ -341,27 +339,6 @@ impl Limit {
             return self.pause(now);
         }
         self.begin(Phase::Trial, now);
-    }
-
-    /// Next number to try below the limit.
-    fn smaller(&self, batch: u32) -> u32 {
-        let floor = match batch {
-            // Some are late in any case: whatever answers as many.
-            _ if self.late => 1,
-            // The planned slots are lanes: with fewer some would idle whenever the others tell them apart wrongly.
-            0 | 1 => self.planned,
-            // One batch executes and one waits. Fewer do as many for as long as they keep in step, which a trial may be.
-            _ => self.planned.saturating_mul(2).min(self.found),
-        };
-        (self.found - self.found.div_ceil(4)).max(floor)
-    }
-
-    /// How many more than the limit would be in time even if the servers do no more: others would be lost for the trial.
-    fn more_in_time(&self) -> u32 {
-        let in_time = u64::from(self.found) * u64::from(self.left) / u64::from(self.base.max(1));
-        u32::try_from(in_time)
-            .unwrap_or(u32::MAX)
-            .saturating_sub(self.found)
     }
 
     fn begin(&mut self, phase: Phase, since: Mono) {

@@ -44,7 +44,7 @@ impl Variant {
         EndedExecutions {
             ended: &self.ended,
             planned: self.planned,
-            batch: if batches { self.batch } else { 1 },
+            batches,
             limit_max,
         }
     }

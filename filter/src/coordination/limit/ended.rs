@@ -18,8 +18,8 @@ pub struct Ended {
     /// Ratio of its time to its planned one, in 1/1024. The time counts from the end of the execution before it was sent: so
     /// it is as long as if it had been sent then, whatever part of those under way was over.
     pub ratio: u32,
-    /// Requests of a batch by the plan; at most 1 without batches.
-    pub batch: u32,
+    /// Whether the plan has batches, which the servers make by themselves.
+    pub batches: bool,
     /// Whether it was completed; else it was cut off.
     pub completed: bool,
 }

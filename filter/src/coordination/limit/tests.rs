@@ -13,6 +13,7 @@ struct Servers<F> {
     now: Mono,
     /// Time that each request has when it arrives.
     left_ms: u64,
+    batches: bool,
 }
 
 impl<F: Fn(u32) -> u64> Servers<F> {
@@ -21,6 +22,7 @@ impl<F: Fn(u32) -> u64> Servers<F> {
             ms,
             now: Mono(1_000_000_000),
             left_ms: 60_000,
+            batches: false,
         }
     }
 
@@ -38,7 +40,7 @@ impl<F: Fn(u32) -> u64> Servers<F> {
                 gap: 0,
                 left: (self.left_ms * 1024 / PLANNED) as u32,
                 ratio: (took.as_millis() * 1024 / PLANNED) as u32,
-                batch: 1,
+                batches: self.batches,
                 completed: true,
             };
             limit.observe(ended, MAX, self.now);
@@ -64,6 +66,62 @@ fn limit_rises_to_two_batches() {
     let mut limit = planned(1);
     Servers::new(batcher).play(&mut limit, 3_000);
     assert!((13..=24).contains(&limit.found), "{limit:?}");
+}
+
+/// A server that executes 8 at once, and a part of a batch alone.
+fn in_whole_batches(in_flight: u32) -> u64 {
+    let each = |size: u32| u64::from(42 + 3 * size);
+    u64::from(in_flight / 8) * each(8)
+        + if in_flight % 8 > 0 {
+            each(in_flight % 8)
+        } else {
+            0
+        }
+}
+
+#[test]
+fn plan_with_batches_tries_whole_ones_and_keeps_two() {
+    let mut limit = Limit::default();
+    assert!(limit.plan(8, 2));
+    let mut servers = Servers::new(in_whole_batches);
+    servers.batches = true;
+    let mut tried = Vec::new();
+    for _ in 0..20_000 {
+        servers.play(&mut limit, 1);
+        if limit.is_on_trial() {
+            tried.push(limit.trial);
+        }
+        assert!(limit.found >= 16, "{limit:?}");
+    }
+    tried.dedup();
+    assert!(tried.len() > 2, "{tried:?}");
+    assert!(tried.iter().all(|trial| trial % 8 == 0), "{tried:?}");
+}
+
+/// At first predictions are wrong, and half of what is sent is late.
+#[test]
+fn what_is_late_before_anything_is_learnt_lowers_nothing() {
+    let mut limit = Limit::default();
+    assert!(limit.plan(8, 2));
+    let mut now = Mono(1_000_000_000);
+    for n in 0..400 {
+        let in_flight = limit.exploring(8);
+        let took = Span::from_millis(batcher(in_flight));
+        let sent = now;
+        now = now + Span::from_nanos(took.as_nanos() / u64::from(in_flight));
+        let ended = Ended {
+            in_flight,
+            sent,
+            took,
+            gap: 0,
+            left: (150 * 1024 / PLANNED) as u32,
+            ratio: (took.as_millis() * 1024 / PLANNED) as u32,
+            batches: true,
+            completed: n >= 20 || n % 2 == 0,
+        };
+        limit.observe(ended, MAX, sent + took);
+        assert!(limit.found >= 16 && limit.now(8) >= 16, "{n}: {limit:?}");
+    }
 }
 
 /// From 7 on twice as many would be in time only if the servers did more. Small steps find two batches too, and what is
@@ -135,7 +193,7 @@ fn limit_falls_below_the_planned_slots_while_answers_are_late() {
             gap: 0,
             left: 1 << 20,
             ratio: (took.as_millis() * 1024 / PLANNED) as u32,
-            batch: 1,
+            batches: false,
             completed,
         };
         limit.observe(ended, MAX, sent + took);
@@ -164,7 +222,7 @@ fn way_to_the_server_is_no_gain() {
             gap,
             left: 1 << 20,
             ratio: ratio(took),
-            batch: 1,
+            batches: false,
             completed: true,
         };
         limit.observe(ended, MAX, now);
@@ -201,7 +259,7 @@ fn limit_falls_while_everything_is_cut_off_and_nothing_ends() {
             gap: 0,
             left: 1 << 20,
             ratio: 2765,
-            batch: 1,
+            batches: false,
             completed: false,
         };
         limit.observe(ended, MAX, Mono((ms + 135) * 1_000_000));
@@ -250,7 +308,7 @@ proptest! {
             fruitless, halvings, falls, late, left: left_before,
         };
         let (sent, took) = (Mono(sent), Span::from_nanos(took));
-        limit.observe(Ended { in_flight, sent, took, gap: ratio / 2, left, ratio, batch: 1, completed }, max, Mono(now));
+        limit.observe(Ended { in_flight, sent, took, gap: ratio / 2, left, ratio, batches: false, completed }, max, Mono(now));
         prop_assert!(limit.found >= 1);
         let _ = (limit.now(planned), limit.exploring(planned), limit.now(7));
     }
