@@ -164,7 +164,7 @@ impl Init {
             (self.out.join("service.yaml"), service.to_owned()),
             (
                 self.out.join("scenario.yaml"),
-                scenario(&self.service, &variants),
+                scenario(&self.service, variants),
             ),
         ];
         for variant in variants {

@@ -71,12 +71,11 @@ fn limit_rises_to_two_batches() {
 /// A server that executes 8 at once, and a part of a batch alone.
 fn in_whole_batches(in_flight: u32) -> u64 {
     let each = |size: u32| u64::from(42 + 3 * size);
-    u64::from(in_flight / 8) * each(8)
-        + if in_flight % 8 > 0 {
-            each(in_flight % 8)
-        } else {
-            0
-        }
+    let part = match in_flight % 8 {
+        0 => 0,
+        part => each(part),
+    };
+    u64::from(in_flight / 8) * each(8) + part
 }
 
 #[test]
