@@ -217,6 +217,7 @@ impl Limit {
         rises && count >= SAMPLES_WORSE && self.samples > 0 && self.part_of_linear() > WORSE
     }
 
+    /// Whether nothing is known of the times with as many in flight as the limit.
     fn is_first(&self) -> bool {
         self.base == 0 && self.fruitless == 0
     }
@@ -278,7 +279,7 @@ impl Limit {
             }
             let (late, is_first) = (self.is_late(), self.is_first());
             if late && is_first && !self.late {
-                // Predictions that nothing is known for let too many be late: once more with those learnt from these.
+                // Predictions of times that are not known let too many be late: once more with those learnt from these.
                 self.late = true;
                 return self.begin(Phase::Base, now);
             }

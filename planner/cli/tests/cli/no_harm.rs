@@ -33,7 +33,7 @@ struct Kind {
     below_one_slot: f64,
 }
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 7] = [
     Kind {
         name: "batches of 8",
         lanes: 1,
@@ -46,6 +46,16 @@ const KINDS: [Kind; 6] = [
     },
     Kind {
         name: "batches of 8 after 5 ms",
+        lanes: 1,
+        batch: 8,
+        window_ms: 5,
+        window: "arrival",
+        objectives_ms: [150, 500],
+        below: 0.5,
+        below_one_slot: 3.0,
+    },
+    Kind {
+        name: "batches of 8 after 5 ms of an idle server",
         lanes: 1,
         batch: 8,
         window_ms: 5,

@@ -246,7 +246,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
     pub fn crash(&mut self) {
         self.committed = self.busy_core_seconds(self.clock);
         self.queue.clear();
-        self.closed.clear();
+        self.closed = ClosedBatches::default();
         self.running.clear();
         self.lanes = 0;
     }

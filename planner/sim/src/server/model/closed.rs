@@ -83,9 +83,4 @@ impl ClosedBatches {
         }
         Some(taken)
     }
-
-    /// Forgets all.
-    pub(super) fn clear(&mut self) {
-        *self = ClosedBatches::default();
-    }
 }
