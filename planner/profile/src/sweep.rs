@@ -8,7 +8,8 @@
 //! is slower for a while. The result is the smallest concurrency that reaches [`BUSY`] of the greatest throughput: that
 //! many requests in flight keep the server busy. It is found by bisection between the last measured concurrency below and
 //! the first one above, to one part in [`NEAR`]. A server that batches has no such number; its lanes and batches are
-//! fitted ([`Execution`]). If the objective ends the growth, the last concurrency that meets it is bisected, too.
+//! fitted ([`Execution`]). If the objective ends the growth, the last concurrency that meets it is bisected, too. Of a
+//! server that shares its cores among the requests it is the result if the busy one takes too long.
 //!
 //! If the uncertainty of the rates leaves a choice, the result is at most [`CHOICE_MAX`] times the smallest concurrency
 //! that may be enough: a request too many waits at the server, where it can no longer be overtaken, and a request too few
@@ -117,8 +118,16 @@ pub fn next(measured: &[Rate], limits: &Limits) -> Step {
         return Step::Measure(between);
     }
     let execution = Execution::of(measured, limits.batch);
-    let execution = execution.filter(|one| one.batch > 1);
-    if let (Some(_), Some(best)) = (execution, best_within(measured, limits)) {
+    let busy = busy(measured).unwrap_or(last.concurrency);
+    let is_late = |one: &&Rate| one.concurrency == busy && !limits.meets(one);
+    let takes_too_long = points.iter().any(|one| is_late(&one));
+    let best = best_within(measured, limits).filter(|best| match execution {
+        Some(one) if one.batch > 1 => true,
+        // Requests that share the server's cores: each more takes all of them longer.
+        Some(one) if !one.is_sure() => takes_too_long && limits.meets(best),
+        _ => false,
+    });
+    if let Some(best) = best {
         let times = measured
             .iter()
             .filter(|one| one.concurrency == best.concurrency);
@@ -128,7 +137,6 @@ pub fn next(measured: &[Rate], limits: &Limits) -> Step {
             _ => Step::Busy(best.concurrency),
         };
     }
-    let busy = busy(measured).unwrap_or(last.concurrency);
     if let Some(again) = doubtful(&points, measured, busy) {
         return Step::Measure(again);
     }

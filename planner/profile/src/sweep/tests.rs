@@ -169,3 +169,32 @@ fn serial_server_is_tried_with_several_in_flight_as_long_as_they_are_answered() 
         );
     }
 }
+
+/// As measured of a Ray Serve whose work for each request, and not its batches, is what takes the time.
+#[test]
+fn server_that_shares_its_cores_has_no_more_in_flight_than_are_in_time() {
+    let throughputs = [
+        (1, 15.0),
+        (2, 24.0),
+        (4, 33.5),
+        (6, 38.0),
+        (8, 41.0),
+        (9, 46.5),
+        (12, 48.0),
+        (16, 57.5),
+        (32, 70.0),
+    ];
+    let of = |at: u32| {
+        let above = throughputs.iter().find(|(one, _)| *one >= at).unwrap();
+        let per_s = above.1 * f64::from(at) / f64::from(above.0);
+        (per_s, 1.1 * f64::from(at) * 1e3 / per_s)
+    };
+    for (slo_ms, busy) in [(Some(220.0), 8), (Some(80.0), 1), (None, 32)] {
+        let limits = Limits::new(32, None, slo_ms, 15.0);
+        let (last, measured) = sweep_timed(&limits, of);
+        assert!(
+            matches!(last, Step::Busy(at) | Step::Growing(at) if at == busy),
+            "{slo_ms:?}: {last:?} {measured:?}"
+        );
+    }
+}
