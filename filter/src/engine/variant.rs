@@ -177,7 +177,11 @@ impl Variant {
                 self.slots.release_passed(curve.answered);
             }
         }
-        self.update_points();
+        if self.is_flat && !self.service_time.is_known() {
+            self.estimate();
+        } else {
+            self.update_points();
+        }
     }
 
     fn update_points(&mut self) {
@@ -216,14 +220,22 @@ impl Variant {
 
     /// Predicts anew, without what is too old.
     pub(super) fn predict(&mut self, now: Mono) {
-        self.predicted = self.service_time.predict(self.planned, self.common, now);
+        let known = self.known();
+        self.predicted = self.service_time.predict(self.planned, known, now);
         self.group_times.predict(self.planned, now);
         self.update_points();
     }
 
     fn estimate(&mut self) {
-        self.predicted = self.service_time.estimate(self.planned, self.common);
+        self.predicted = self.service_time.estimate(self.planned, self.known());
         self.update_points();
+    }
+
+    /// What is known of the service time until this worker has measured enough for its own percentiles: a few executions
+    /// say more than the plan.
+    fn known(&self) -> Option<ServiceTime> {
+        self.common
+            .or_else(|| self.by_curve(self.slots.total(), Span::ZERO))
     }
 
     pub(super) fn new(planned: &VariantPlan, suffix: Option<&str>, classes: &Classes) -> Variant {

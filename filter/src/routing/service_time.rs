@@ -177,6 +177,12 @@ impl ServiceTimeEstimator {
         }
     }
 
+    /// Whether enough was measured for percentiles.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        self.correction.is_some()
+    }
+
     /// Predicts by what was measured; `None` with too few ratios.
     #[must_use]
     pub fn measured(&self, planned: Span) -> Option<ServiceTime> {

@@ -130,8 +130,13 @@ impl Variant {
         if self.is_flat {
             return self.predicted;
         }
-        let time = (self.curve).predict(in_flight, self.planned, after_end, self.curve_at);
-        time.map_or(self.predicted, |time| ServiceTime {
+        (self.by_curve(in_flight, after_end)).unwrap_or(self.predicted)
+    }
+
+    /// The same by the server curve, if that is known.
+    pub(super) fn by_curve(&self, in_flight: u32, after_end: Span) -> Option<ServiceTime> {
+        let time = (self.curve).predict(in_flight, self.planned, after_end, self.curve_at)?;
+        Some(ServiceTime {
             mean: time.mean,
             high: time.high,
             safe: time.safe,
