@@ -37,19 +37,24 @@ impl Profile {
         let readiness = done.and_then(|(run, _, _)| run.readiness);
         let batches = done.and_then(|(run, _, _)| run.execution);
         let batches = batches.filter(|one| one.batch > 1);
+        let range =
+            done.and_then(|(run, _, _)| range(run.busy.iter().map(|it| (it.cores, it.batch))));
+        // The server may form larger batches with more in flight; how long these take is not known.
+        let measured_max = range.as_ref().map_or(1, |range| range.batch.max);
         ProfileFile {
             latency,
             capacity,
             readiness: readiness
                 .map(|time| RawDuration::from_ms((time.as_secs_f64() * 1e3).round())),
             accuracy: accuracy.map(|one| one.percent),
-            batch: batches.map(|one| one.batch),
+            batch: batches
+                .map(|one| one.batch.min(measured_max))
+                .filter(|batch| *batch > 1),
             batch_delay: batches
                 .and_then(|one| one.window_ms)
                 .filter(|ms| *ms >= WINDOW_MS_MIN)
                 .map(|ms| RawDuration::from_ms(ms.round())),
-            range: done
-                .and_then(|(run, _, _)| range(run.busy.iter().map(|it| (it.cores, it.batch)))),
+            range,
             origin: Origin {
                 measured_by: stamp.measured_by,
                 date: stamp.date,

@@ -100,6 +100,16 @@ async fn capacity_is_what_the_objective_leaves() {
     assert_eq!(profile["range"]["batch"]["max"], 8, "{report}");
 }
 
+/// With 16 in flight two lanes have batches of 5; the server would form larger ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn batch_of_a_profile_is_one_that_was_measured() {
+    let server = emulated(2, 8).await;
+    let (profile, report) = measured(&server, &["--slo", "110ms"]).await;
+    let (batch, max) = (&profile["batch"], &profile["range"]["batch"]["max"]);
+    assert!(max.as_u64().unwrap() < 8, "{report}");
+    assert_eq!(batch, max, "{report}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_execute_requests_alone_have_lanes_and_no_batches() {
     for lanes in [1, 4] {
