@@ -220,22 +220,24 @@ impl Variant {
 
     /// Predicts anew, without what is too old.
     pub(super) fn predict(&mut self, now: Mono) {
-        let known = self.known();
+        let known = self.known(now);
         self.predicted = self.service_time.predict(self.planned, known, now);
         self.group_times.predict(self.planned, now);
         self.update_points();
     }
 
     fn estimate(&mut self) {
-        self.predicted = self.service_time.estimate(self.planned, self.known());
+        self.predicted = self
+            .service_time
+            .estimate(self.planned, self.known(self.curve_at));
         self.update_points();
     }
 
     /// What is known of the service time until this worker has measured enough for its own percentiles: a few executions
-    /// say more than the plan.
-    fn known(&self) -> Option<ServiceTime> {
+    /// say more than the plan. What is too old at `at` says nothing, so that one that has grown too large expires.
+    fn known(&self, at: Mono) -> Option<ServiceTime> {
         self.common
-            .or_else(|| self.by_curve(self.slots.total(), Span::ZERO))
+            .or_else(|| self.by_curve(self.slots.total(), Span::ZERO, at))
     }
 
     pub(super) fn new(planned: &VariantPlan, suffix: Option<&str>, classes: &Classes) -> Variant {

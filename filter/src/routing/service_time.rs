@@ -3,8 +3,8 @@
 //!
 //! Stored is the *ratio* of each time to the planned time at dispatch, so that a correction remains valid
 //! when a plan changes the variant's cores. Ratios of the last one to two [`WINDOW`]s count. With fewer
-//! than [`SAMPLES_MIN`] the time that all workers of the proxy measured together applies, and without that the
-//! planned time. So a prediction that has grown too large for any request to be sent expires by itself.
+//! than [`SAMPLES_MIN`] the time that all workers of the proxy measured together applies, by their sums or else by the
+//! server curve, and without that the planned time. So a prediction that has grown too large for any request to be sent expires by itself.
 
 use crate::time::{Mono, Span};
 

@@ -119,8 +119,7 @@ pub fn next(measured: &[Rate], limits: &Limits) -> Step {
     }
     let execution = Execution::of(measured, limits.batch);
     let busy = busy(measured).unwrap_or(last.concurrency);
-    let is_late = |one: &&Rate| one.concurrency == busy && !limits.meets(one);
-    let takes_too_long = points.iter().any(|one| is_late(&one));
+    let takes_too_long = (points.iter()).any(|one| one.concurrency == busy && !limits.meets(one));
     let best = best_within(measured, limits).filter(|best| match execution {
         Some(one) if one.batch > 1 => true,
         // Requests that share the server's cores: each more takes all of them longer.

@@ -130,12 +130,17 @@ impl Variant {
         if self.is_flat {
             return self.predicted;
         }
-        (self.by_curve(in_flight, after_end)).unwrap_or(self.predicted)
+        (self.by_curve(in_flight, after_end, self.curve_at)).unwrap_or(self.predicted)
     }
 
-    /// The same by the server curve, if that is known.
-    pub(super) fn by_curve(&self, in_flight: u32, after_end: Span) -> Option<ServiceTime> {
-        let time = (self.curve).predict(in_flight, self.planned, after_end, self.curve_at)?;
+    /// The same by the server curve, if that is known at `at`.
+    pub(super) fn by_curve(
+        &self,
+        in_flight: u32,
+        after_end: Span,
+        at: Mono,
+    ) -> Option<ServiceTime> {
+        let time = (self.curve).predict(in_flight, self.planned, after_end, at)?;
         Some(ServiceTime {
             mean: time.mean,
             high: time.high,
