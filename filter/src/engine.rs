@@ -80,6 +80,8 @@ pub enum End {
     TimedOut,
     /// The client disconnected: the server goes on.
     Disconnected,
+    /// The client disconnected before the request could leave: nothing is being executed.
+    Unsent,
 }
 
 /// State of the filter in one VM.

@@ -9,7 +9,7 @@
 //! share slots and order through the slot table ([`coordination`]).
 //!
 //! Every call into the [`engine`] returns a [`verdict`] and leaves samples in [`stats`]; refusals carry a
-//! [`reason`]. [`config`] is checked once.
+//! [`reason`]. [`config`] is checked once. The [`shell`] keeps verdicts on held requests until a host can carry them out.
 //!
 //! All of this is plain Rust without clock or I/O: time is an argument ([`time`]). Only `host`, which
 //! exists on wasm32-wasip1 alone, knows proxy-wasm; it carries out verdicts.
@@ -24,6 +24,7 @@ pub mod reason;
 pub mod request;
 pub mod routing;
 pub mod shared_plan;
+pub mod shell;
 pub mod size;
 pub mod slots;
 pub mod stats;

@@ -22,6 +22,28 @@ pub enum Verdict {
     Reject(Refusal),
 }
 
+/// What a chunk of a request's body leads to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BodyVerdict {
+    /// A verdict on its request.
+    Decided(Verdict),
+    /// Its request is upstream, or passes: it follows.
+    Follows,
+    /// Its request is decided, but not yet sent or refused, or it has ended: it must not go on.
+    Unknown,
+}
+
+impl BodyVerdict {
+    /// Returns the verdict on the request, if there is one.
+    #[must_use]
+    pub fn decided(self) -> Option<Verdict> {
+        match self {
+            BodyVerdict::Decided(verdict) => Some(verdict),
+            BodyVerdict::Follows | BodyVerdict::Unknown => None,
+        }
+    }
+}
+
 /// Variant's own name for the model, in place of the client's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnModel {

@@ -2,5 +2,6 @@
 
 mod failing;
 mod failure;
+mod mass;
 mod restart;
 mod traps;

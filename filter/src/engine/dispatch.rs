@@ -132,7 +132,9 @@ impl Engine {
             }
             End::Failed | End::Unreachable => self.count_refused(Reason::NoBackend, request.class),
             End::TimedOut => self.count_refused(Reason::Expired, request.class),
-            End::Disconnected => self.stats.count(Metric::ClientDisconnects, Label::None),
+            End::Disconnected | End::Unsent => {
+                self.stats.count(Metric::ClientDisconnects, Label::None);
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::size::Size;
 use crate::slots::latest_start;
 use crate::time::{Mono, Now, Span};
 use crate::variant::VariantId;
-use crate::verdict::Verdict;
+use crate::verdict::{BodyVerdict, Verdict};
 
 use super::{Engine, Request, State, StreamId};
 
@@ -85,9 +85,39 @@ impl Engine {
     }
 
     /// Handles a chunk of a request's body. `source` looks up the source of a request; it is called only if
-    /// more bytes are held than one source may hold. `None`: the request is upstream, or unknown; its body
-    /// follows it.
+    /// more bytes are held than one source may hold.
     pub fn on_body(
+        &mut self,
+        stream: StreamId,
+        received: BodyChunk,
+        source: impl FnMut(StreamId) -> Option<u64>,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> BodyVerdict {
+        let Some(request) = self.requests.get_mut(&stream) else {
+            return BodyVerdict::Unknown;
+        };
+        let State::InFlight(flight) = &mut request.state else {
+            let verdict = self.on_held_body(stream, received, source, now, verdicts);
+            return verdict.map_or(BodyVerdict::Unknown, BodyVerdict::Decided);
+        };
+        if received.complete && request.uploading {
+            // From here on the time is the server's.
+            flight.sent = now.mono;
+            request.uploading = false;
+            let ordinal = flight.lane.ordinal;
+            if let Some(variant) = self.variants.get_mut(request.variant) {
+                variant.uploads = variant.uploads.saturating_sub(1);
+                if !request.shape.stream {
+                    variant.slots.clear_open_ended(ordinal);
+                }
+            }
+        }
+        BodyVerdict::Follows
+    }
+
+    /// Handles a chunk of the body of a request that is received or waits.
+    fn on_held_body(
         &mut self,
         stream: StreamId,
         received: BodyChunk,
@@ -96,22 +126,7 @@ impl Engine {
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Option<Verdict> {
         let request = self.requests.get_mut(&stream)?;
-        match &mut request.state {
-            State::InFlight(flight) => {
-                if received.complete && request.uploading {
-                    // From here on the time is the server's.
-                    flight.sent = now.mono;
-                    request.uploading = false;
-                    let ordinal = flight.lane.ordinal;
-                    if let Some(variant) = self.variants.get_mut(request.variant) {
-                        variant.uploads = variant.uploads.saturating_sub(1);
-                        if !request.shape.stream {
-                            variant.slots.clear_open_ended(ordinal);
-                        }
-                    }
-                }
-                return None;
-            }
+        match request.state {
             State::Held => {
                 request.uploading &= !received.complete;
                 let bytes = received.bytes.max(request.body.bytes);
@@ -123,7 +138,7 @@ impl Engine {
                 }
                 return Some(Verdict::Park);
             }
-            State::Receiving { .. } => {}
+            State::Receiving { .. } | State::InFlight(_) => {}
         }
         if !received.complete && received.bytes <= self.config.body.request_max {
             return Some(

@@ -13,10 +13,11 @@ use crate::engine::{Answer, Engine, IncomingRequest, StreamId, Tags};
 use crate::plan;
 use crate::request::body::BodyChunk;
 use crate::shared_plan::SharedPlan;
+use crate::shell::{ActionBudget, Phase, Shell};
 use crate::stats::{Label, Sample};
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
-use crate::verdict::{OwnModel, Verdict};
+use crate::verdict::{BodyVerdict, OwnModel, Verdict};
 
 use super::body_events::BodyEvents;
 use super::call;
@@ -34,12 +35,15 @@ pub(super) use callbacks::{
     on_call_answer, on_end, on_notification, on_response_exceeds_buffer, on_tick,
 };
 
+/// Actions on other streams that callbacks of this VM may still queue.
+pub(super) static ACTIONS: ActionBudget = ActionBudget::new();
+
 /// Shared by the root and its streams; never borrowed across a call that can call back.
 pub(super) type Handle = Rc<RefCell<Service>>;
 
 pub(super) struct Service {
     root: u32,
-    engine: Engine,
+    shell: Shell,
     meter: Meter,
     plans: Plans,
     poll: Option<Poll>,
@@ -53,8 +57,6 @@ pub(super) struct Service {
     /// Queue of notifications by other VMs.
     queue: Queue,
     samples: Vec<Sample>,
-    /// Verdicts on held requests, deferred to the next tick: see [`on_end`].
-    deferred: Vec<(StreamId, Verdict)>,
     body_events: BodyEvents,
     messages: Messages,
     /// Header in which a trusted proxy names the client.
@@ -75,7 +77,7 @@ impl Service {
             root,
             source_header,
             plans: Plans::new(&config),
-            engine: Engine::new(config, store, incarnation),
+            shell: Shell::new(Engine::new(config, store, incarnation)),
             meter: Meter::default(),
             poll,
             probes: Probes::default(),
@@ -87,12 +89,11 @@ impl Service {
             timer,
             queue,
             samples: Vec::new(),
-            deferred: Vec::new(),
             body_events: BodyEvents::default(),
             messages: Messages::default(),
         };
         // A VM that replaces a trapped one adopts the plan of the others.
-        service.adopt_shared_plan(now, &mut Vec::new());
+        service.adopt_shared_plan(now);
         service
     }
 
@@ -103,9 +104,7 @@ impl Service {
         now: Now,
     ) -> Verdict {
         self.keep_lease(now);
-        // An evicted request is refused on the next tick: see [`on_end`].
-        let deferred = &mut self.deferred;
-        let verdict = self.engine.on_request(stream, incoming, now, deferred);
+        let verdict = self.shell.on_request(stream, incoming, now);
         if incoming.body_follows && verdict == Verdict::Park {
             self.body_events.watch(stream);
         }
@@ -119,9 +118,11 @@ impl Service {
     }
 
     /// Detects that Envoy does not deliver bodies, and stops waiting for them.
-    fn detect_body_events(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+    fn detect_body_events(&mut self, now: Now) {
         if self.body_events.detect_missing(self.root) {
-            self.engine.stop_receiving(now, verdicts);
+            let mut verdicts = Vec::new();
+            self.shell.engine.stop_receiving(now, &mut verdicts);
+            self.shell.put(verdicts);
         }
     }
 
@@ -130,8 +131,12 @@ impl Service {
         self.report();
         let parked = verdict == Some(&Verdict::Park);
         // A request sent upstream must be ended at its deadline, which may be before the next tick.
-        let sooner = self.engine.next_timer().is_some_and(|at| at < self.tick_at);
-        if (parked || sooner || !self.deferred.is_empty()) && self.schedule_tick(now.mono) {
+        let sooner = self
+            .shell
+            .engine
+            .next_timer()
+            .is_some_and(|at| at < self.tick_at);
+        if (parked || sooner || self.shell.has_verdicts()) && self.schedule_tick(now.mono) {
             // The timer belongs to the root; the following calls concern this stream again. Otherwise the
             // stream would be forwarded, or refused, in the root's context, which the host lacks and the SDK
             // traps on.
@@ -141,7 +146,7 @@ impl Service {
 
     /// Holds an incomplete body of `bytes` so far; returns whether nothing else is to be done.
     pub(super) fn hold_body(&mut self, stream: StreamId, bytes: usize) -> bool {
-        let holds = self.engine.hold_body(stream, bytes as u64);
+        let holds = self.shell.engine.hold_body(stream, bytes as u64);
         if holds {
             self.body_events.mark_delivered();
         }
@@ -152,24 +157,28 @@ impl Service {
     pub(super) fn on_body(
         &mut self,
         stream: StreamId,
+        phase: Phase,
         received: BodyChunk,
         now: Now,
-    ) -> Option<Verdict> {
-        let deferred = &mut self.deferred;
+    ) -> BodyVerdict {
         let header = self.source_header.as_deref();
         let mut turned = false;
         let source = |of| {
             turned |= of != stream;
             call::set_context(of).then(|| source::body_source(header))?
         };
-        let verdict = self.engine.on_body(stream, received, source, now, deferred);
+        let verdict = self.shell.on_body(stream, phase, received, source, now);
         if turned {
             call::set_context(stream);
         }
-        if verdict.is_some() {
+        let decided = match &verdict {
+            BodyVerdict::Decided(decided) => Some(decided),
+            BodyVerdict::Follows | BodyVerdict::Unknown => None,
+        };
+        if decided.is_some() {
             self.body_events.mark_delivered();
         }
-        self.after(stream, verdict.as_ref(), now);
+        self.after(stream, decided, now);
         verdict
     }
 
@@ -195,7 +204,7 @@ impl Service {
     fn count_unnamed(&mut self, renamed: Renamed) -> bool {
         if let Some((variant, count)) = renamed.unnamed {
             let (metric, label) = (Metric::MessagesUnnamed, Label::Variant(variant));
-            self.engine.stats.by(metric, label, i64::from(count));
+            self.shell.engine.stats.by(metric, label, i64::from(count));
         }
         !renamed.waits
     }
@@ -206,11 +215,11 @@ impl Service {
     }
 
     pub(super) fn on_answer(&mut self, stream: StreamId, answer: Answer, now: Now) -> Option<Tags> {
-        self.engine.on_answer(stream, answer, now)
+        self.shell.on_answer(stream, answer, now)
     }
 
     pub(super) fn engine(&self) -> &Engine {
-        &self.engine
+        &self.shell.engine
     }
 
     /// Renews the lease if it is due. A burst can delay the timer for longer than a lease.
@@ -223,7 +232,7 @@ impl Service {
     fn renew(&mut self, now: Now) {
         self.renew_at = now.mono + TIMEOUTS.renewal;
         // `None` if the table is full or contended: the membership stays as it was.
-        if let Some(membership) = self.engine.renew(true, now.mono) {
+        if let Some(membership) = self.shell.engine.renew(true, now.mono) {
             self.process = membership.process;
             self.polls = membership.polls;
             self.workers = membership.workers;
@@ -234,9 +243,10 @@ impl Service {
         let Some(poll) = self.poll.as_mut().filter(|_| self.polls) else {
             return;
         };
-        let after = self.engine.source().revision();
+        let after = self.shell.engine.source().revision();
         if !poll.send(after, self.process, self.workers, now.mono) {
-            self.engine
+            self.shell
+                .engine
                 .stats
                 .count(Metric::PlanPollsFailed, Label::None);
         }
@@ -244,8 +254,8 @@ impl Service {
 
     /// Sends the due probes, if that is this VM's task.
     fn probe(&mut self, now: Now) {
-        for probe in self.engine.probes(now.mono) {
-            let path = self.engine.config().health.path.as_deref();
+        for probe in self.shell.engine.probes(now.mono) {
+            let path = self.shell.engine.config().health.path.as_deref();
             if !self.probes.send(&probe, path.unwrap_or("/")) {
                 log::debug!("weir: there is no cluster '{}'", probe.cluster);
             }
@@ -253,9 +263,14 @@ impl Service {
     }
 
     /// Handles the answer to a call: a probe's, or the planner's.
-    fn on_call_answer(&mut self, token: u32, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+    fn on_call_answer(&mut self, token: u32, now: Now) {
         match self.probes.on_answer(token) {
-            Some((variant, probed)) => self.engine.on_probe(variant, probed, now, verdicts),
+            Some((variant, probed)) => {
+                let mut verdicts = Vec::new();
+                let engine = &mut self.shell.engine;
+                engine.on_probe(variant, probed, now, &mut verdicts);
+                self.shell.put(verdicts);
+            }
             None => self.on_poll_answer(token, now),
         }
     }
@@ -265,18 +280,19 @@ impl Service {
         match poll.on_answer(token, now.mono) {
             None | Some(PollResult::Nothing) => {}
             Some(PollResult::Unreachable) => {
-                self.engine
+                self.shell
+                    .engine
                     .stats
                     .count(Metric::PlanPollsFailed, Label::None);
             }
             Some(PollResult::NoSlots(after)) => self.share(after, None, now.mono),
             Some(PollResult::Plan(bytes)) => {
-                let ours = &self.engine.config().service;
-                match plan::read(&bytes, ours, self.engine.source().revision()) {
+                let engine = &mut self.shell.engine;
+                match plan::read(&bytes, &engine.config().service, engine.source().revision()) {
                     Ok(plan) => self.share(plan.revision, Some(&bytes), now.mono),
                     Err(refused) => {
                         log::warn!("weir: plan refused, the old one stays: {refused}");
-                        self.engine.stats.count(Metric::PlansRefused, Label::None);
+                        engine.stats.count(Metric::PlansRefused, Label::None);
                         poll.refused(now.mono);
                     }
                 }
@@ -292,40 +308,39 @@ impl Service {
             plan,
         };
         if self.plans.put(update) {
-            self.engine.notify_others(now);
+            self.shell.engine.notify_others(now);
         }
     }
 
-    fn adopt_shared_plan(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+    fn adopt_shared_plan(&mut self, now: Now) {
         let news = self.plans.news();
         let Some(update) = news.as_deref().and_then(SharedPlan::read) else {
             return;
         };
         // Counts of variants whose ids the plan may reuse are flushed under their present names.
         self.report();
-        let Some(bytes) = update.plan else {
-            return self.engine.on_no_slots(now, verdicts);
-        };
-        let ours = &self.engine.config().service;
-        // Checked when fetched, and again because any program may write shared data.
-        match plan::read(bytes, ours, self.engine.source().revision()) {
-            Ok(plan) => self.engine.on_plan(&plan, update.received, now, verdicts),
-            Err(refused) if refused.is_in_force() => {}
-            Err(refused) => {
-                log::warn!("weir: shared plan refused, the old one stays: {refused}");
-                self.engine.stats.count(Metric::PlansRefused, Label::None);
+        let engine = &mut self.shell.engine;
+        let mut verdicts = Vec::new();
+        match update.plan {
+            None => engine.on_no_slots(now, &mut verdicts),
+            // Checked when fetched, and again because any program may write shared data.
+            Some(bytes) => {
+                match plan::read(bytes, &engine.config().service, engine.source().revision()) {
+                    Ok(plan) => engine.on_plan(&plan, update.received, now, &mut verdicts),
+                    Err(refused) if refused.is_in_force() => {}
+                    Err(refused) => {
+                        log::warn!("weir: shared plan refused, the old one stays: {refused}");
+                        engine.stats.count(Metric::PlansRefused, Label::None);
+                    }
+                }
             }
         }
+        self.shell.put(verdicts);
     }
 
     /// Schedules the next tick for the engine; returns whether that changed the context to the root.
     fn schedule_tick(&mut self, now: Mono) -> bool {
-        let idle = now + TICK_MAX;
-        let wake = if self.deferred.is_empty() {
-            self.engine.next_wake(now).unwrap_or(idle)
-        } else {
-            now
-        };
+        let wake = self.shell.next_wake(now).unwrap_or(now + TICK_MAX);
         let period = wake.since(now).clamp(TICK_MIN, TICK_MAX);
         let late = self.tick_at <= now;
         let sooner = late || now + period + TICK_MIN < self.tick_at;
@@ -356,19 +371,10 @@ impl Service {
         self.queue.get() == Some(queue)
     }
 
-    /// Defers refusals of other streams to the next tick: see [`on_end`].
-    fn defer_refusals(&mut self, verdicts: &mut Vec<(StreamId, Verdict)>, now: Now) {
-        let refused =
-            |(_, verdict): &mut (StreamId, Verdict)| matches!(verdict, Verdict::Reject(_));
-        self.deferred.extend(verdicts.extract_if(.., refused));
-        self.schedule_tick(now.mono);
-        self.report();
-    }
-
     fn report(&mut self) {
-        self.engine.stats.swap(&mut self.samples);
+        self.shell.engine.stats.swap(&mut self.samples);
         for sample in &self.samples {
-            self.meter.take(&self.engine, *sample);
+            self.meter.take(&self.shell.engine, *sample);
         }
     }
 }

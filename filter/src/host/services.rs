@@ -1,7 +1,7 @@
 //! The services of one plugin configuration: each request, tick, notification and answer to a call reaches
 //! the service that it is for.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use proxy_wasm::types::Bytes;
@@ -19,6 +19,8 @@ pub(super) struct Services {
     root: u32,
     timer: Rc<Timer>,
     matches: Vec<Match>,
+    /// Service whose verdicts the next tick carries out first: none waits behind another's for long.
+    first: Cell<usize>,
     list: Vec<Handle>,
 }
 
@@ -29,6 +31,7 @@ impl Services {
         Services {
             root,
             matches: matches.collect(),
+            first: Cell::new(0),
             list: configs
                 .into_iter()
                 .map(|config| Service::new(root, config, Rc::clone(&timer), now))
@@ -54,9 +57,13 @@ impl Services {
 
     /// Handles a tick of the root.
     pub(super) fn on_tick(&self, now: Now) {
+        service::ACTIONS.refill();
         self.timer.mark_fired();
         let is_one = self.list.len() == 1;
-        for service in &self.list {
+        let first = self.first.get() % self.list.len().max(1);
+        self.first.set(first + 1);
+        let (before, after) = self.list.split_at(first);
+        for service in after.iter().chain(before) {
             if is_one || service.borrow().is_due(now.mono) {
                 self.enter_root();
                 service::on_tick(service, now);
@@ -68,6 +75,7 @@ impl Services {
 
     /// Handles notifications in a queue. A queue that is no service's was one's before: it may be any's.
     pub(super) fn on_notification(&self, queue: u32, now: Now) {
+        service::ACTIONS.refill();
         let news = call::drain_queue(queue);
         let owns = |service: &Handle| service.borrow().owns_queue(queue);
         let owner = self.list.iter().position(owns);

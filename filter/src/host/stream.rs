@@ -11,7 +11,8 @@ use crate::engine::{ANSWER_BUFFERED, End, IncomingRequest};
 use crate::request::body::BodyChunk;
 use crate::request::protocol;
 use crate::request::wire::Wire;
-use crate::verdict::Verdict;
+use crate::shell::Phase;
+use crate::verdict::{BodyVerdict, Verdict};
 
 use super::call;
 use super::effects::{forward, pass, pass_to, refuse, tag};
@@ -28,8 +29,7 @@ pub(super) struct Stream {
     services: Option<Rc<Services>>,
     /// Service of the request, since its headers.
     service: Option<Handle>,
-    /// Whether the engine knows it: sent upstream or held, and not yet ended.
-    open: bool,
+    phase: Phase,
     /// Whether it speaks gRPC, in which Envoy's own responses have status 200 too.
     grpc: bool,
     /// Bytes of the response's body so far.
@@ -42,7 +42,7 @@ impl Stream {
             id,
             services,
             service: None,
-            open: false,
+            phase: Phase::Passing,
             grpc: false,
             answered: 0,
         }
@@ -53,19 +53,25 @@ impl Stream {
         let Some(service) = &self.service else {
             return Action::Continue;
         };
-        if self.open {
-            let bytes = size.unwrap_or_default();
-            if !complete && service.borrow_mut().hold_body(self.id, bytes) {
-                return Action::Pause;
+        let bytes = size.unwrap_or_default();
+        let received = BodyChunk {
+            bytes: bytes as u64,
+            complete,
+        };
+        let verdict = match self.phase {
+            Phase::Passing => BodyVerdict::Follows,
+            Phase::Open if !complete && service.borrow_mut().hold_body(self.id, bytes) => {
+                BodyVerdict::Unknown
             }
-            let received = BodyChunk {
-                bytes: bytes as u64,
-                complete,
-            };
-            let verdict = service.borrow_mut().on_body(self.id, received, call::now());
-            if let Some(verdict) = verdict {
-                return self.carry_out(verdict);
+            phase => {
+                let mut service = service.borrow_mut();
+                service.on_body(self.id, phase, received, call::now())
             }
+        };
+        match verdict {
+            BodyVerdict::Decided(verdict) => return self.carry_out(verdict),
+            BodyVerdict::Unknown => return Action::Pause,
+            BodyVerdict::Follows => {}
         }
         let goes_on = !self.grpc || {
             let mut service = service.borrow_mut();
@@ -76,7 +82,7 @@ impl Stream {
 
     /// Carries out a verdict on this request, in its own callback.
     fn carry_out(&mut self, verdict: Verdict) -> Action {
-        self.open = matches!(verdict, Verdict::Forward(_) | Verdict::Park);
+        self.phase = Phase::after(&verdict);
         let (variant, model, follows) = match verdict {
             Verdict::Pass => {
                 pass();
@@ -104,15 +110,20 @@ impl Stream {
     }
 
     fn end(&mut self, end: End) {
-        if let Some(service) = self.service.as_ref().filter(|_| self.open) {
+        if let Some(service) = self.open_at() {
             service::on_end(service, self.id, end, call::now());
         }
-        self.open = false;
+        self.phase = Phase::Passing;
+    }
+
+    /// Service whose engine knows of it.
+    fn open_at(&self) -> Option<&Handle> {
+        self.service.as_ref().filter(|_| self.phase == Phase::Open)
     }
 
     /// Reports that the response exceeds Envoy's buffer for a client that does not read.
     fn exceeds_buffer(&self) {
-        if let Some(service) = self.service.as_ref().filter(|_| self.open) {
+        if let Some(service) = self.open_at() {
             service::on_response_exceeds_buffer(service, self.id, call::now());
         }
     }
@@ -132,6 +143,7 @@ impl HttpContext for Stream {
         let Some(services) = &self.services else {
             return Action::Continue;
         };
+        service::ACTIONS.refill();
         let headers = call::request_headers();
         self.service = services.of(&headers);
         let Some(service) = &self.service else {
@@ -177,7 +189,7 @@ impl HttpContext for Stream {
     fn on_http_response_headers(&mut self, _: usize, end_of_stream: bool) -> Action {
         #[cfg(feature = "trap")]
         super::trap::on_response(self.id);
-        let Some(service) = self.service.clone().filter(|_| self.open) else {
+        let Some(service) = self.open_at().cloned() else {
             return Action::Continue;
         };
         let (role, moves_on, retries) = {
@@ -246,7 +258,7 @@ impl Drop for Stream {
         if let Some(service) = self.service.as_ref().filter(|_| self.grpc) {
             service.borrow_mut().forget_messages(self.id);
         }
-        if self.open {
+        if self.phase == Phase::Open {
             self.end(end_by_flags());
         }
     }

@@ -147,6 +147,7 @@ fn slack_is_sampled_at_arrival_and_at_each_halving() {
         complete: true,
     };
     let verdict = engine.on_body(1, all, |_| None, at(650), &mut Vec::new());
+    let verdict = verdict.decided();
     assert!(matches!(verdict, Some(Verdict::Forward(_))), "{verdict:?}");
     assert_eq!(slacks(&mut engine), [150]);
     // A request without a time of sending, and one that no variant can serve in its time.

@@ -326,7 +326,7 @@ fn body_is_awaited_as_long_as_a_listed_variant_can_serve() {
     };
     let mut others = Vec::new();
     let verdict = engine.on_body(1, complete, |_| None, at(650), &mut others);
-    let (by, _) = outcome(&mut engine, 1, &verdict.unwrap(), at(660));
+    let (by, _) = outcome(&mut engine, 1, &verdict.decided().unwrap(), at(660));
     assert_eq!(by, "large");
     let refused = release(&mut engine, at(701));
     let (why, text) = outcome(&mut engine, 2, &refused[0].1, at(701));

@@ -362,3 +362,21 @@ fn fresh_answers_refuse_a_request_before_an_idle_server() {
         );
     }
 }
+
+#[test]
+fn early_prediction_expires_when_nothing_ends_any_more() {
+    // Fewer executions than this worker's own percentiles take.
+    let mut engine = engine(&[variant("only", 1.0, 1, 20.0)], "");
+    let high = |engine: &Engine| engine.variants.get(VariantId(0)).unwrap().predicted.high;
+    for stream in 1..=5 {
+        let now = u64::from(stream) * 300;
+        submit(&mut engine, stream, 5000, at(now));
+        end(&mut engine, stream, End::Answered, at(now + 200));
+    }
+    engine.renew(false, at(1800).mono);
+    assert!(high(&engine) >= Span::from_millis(200), "believed");
+    for now in [6_000, 12_000, 18_000] {
+        engine.renew(false, at(now).mono);
+    }
+    assert_eq!(high(&engine), Span::from_millis(20), "as planned");
+}

@@ -37,7 +37,7 @@ fn part(
     // Streams of one hundred are one source.
     let source = |stream| Some(u64::from(stream / 100));
     let verdict = engine.on_body(stream, received, source, now, &mut others);
-    (verdict, others)
+    (verdict.decided(), others)
 }
 
 fn last(engine: &mut Engine, stream: StreamId, now: Now) -> Option<Verdict> {
@@ -274,7 +274,7 @@ fn sources_are_looked_up_only_above_the_source_limit() {
         let received = BodyChunk { bytes, complete };
         let verdict = engine.on_body(stream, received, source, at(1), &mut Vec::new());
         incoming.sort_unstable();
-        (verdict.and_then(|it| reason(&it)), incoming)
+        (verdict.decided().and_then(|it| reason(&it)), incoming)
     };
     let limit = Some(Reason::SourceLimit);
     assert_eq!(part(&mut engine, 3, 201, false), (limit, vec![1, 2, 3]));

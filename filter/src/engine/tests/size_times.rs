@@ -111,7 +111,7 @@ impl Play {
                 complete: true,
             };
             let decided = engine.on_body(stream, whole, |_| None, now, &mut others);
-            verdict = decided.expect("it was held");
+            verdict = decided.decided().expect("it was held");
         }
         others.push((stream, verdict));
         self.take(others, now_ms);

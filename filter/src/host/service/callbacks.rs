@@ -2,112 +2,100 @@
 
 use crate::engine::{End, StreamId};
 use crate::host::{call, effects};
+use crate::shell::Kinds;
 use crate::time::{Mono, Now};
 use crate::verdict::Verdict;
 
-use super::Handle;
+use super::{ACTIONS, Handle};
 
 /// Handles a tick.
 pub(in crate::host) fn on_tick(service: &Handle, now: Now) {
     #[cfg(feature = "trap")]
     crate::host::trap::on_tick();
-    let mut verdicts = Vec::new();
     {
         let mut service = service.borrow_mut();
         if service.renew_at <= now.mono {
             service.renew(now);
-            service.adopt_shared_plan(now, &mut verdicts);
+            service.adopt_shared_plan(now);
         }
         service.poll_planner(now);
         service.probe(now);
-        verdicts.append(&mut service.deferred);
-        service.detect_body_events(now, &mut verdicts);
-        service.engine.release(now, &mut verdicts);
-        service.tick_at = Mono(0);
-        service.schedule_tick(now.mono);
+        service.detect_body_events(now);
+        service.shell.release(now);
         service.report();
         service.meter.flush();
+        service.tick_at = Mono(0);
     }
-    carry_out(service, verdicts, now);
+    carry_out(service, Kinds::All, now);
 }
 
 /// Handles notifications by other VMs: slots for us, or also news for all.
 pub(in crate::host) fn on_notification(service: &Handle, news: bool, now: Now) {
-    check(service, news, Vec::new(), now);
+    check(service, news, now);
 }
 
-/// Handles the answer to a call.
+/// Handles the answer to a call. Envoy may report in it that a call of this very callback failed.
 pub(in crate::host) fn on_call_answer(service: &Handle, token: u32, now: Now) {
-    let mut verdicts = Vec::new();
-    let mut answered = service.borrow_mut();
-    answered.on_call_answer(token, now, &mut verdicts);
-    drop(answered);
-    check(service, true, verdicts, now);
+    service.borrow_mut().on_call_answer(token, now);
+    check(service, true, now);
 }
 
-/// Checks the slot table, and if there may be news also the plan and variants' health. `verdicts`: those so
-/// far.
-fn check(service: &Handle, news: bool, mut verdicts: Vec<(StreamId, Verdict)>, now: Now) {
+/// Checks the slot table, and if there may be news also the plan and variants' health.
+fn check(service: &Handle, news: bool, now: Now) {
     {
         let mut service = service.borrow_mut();
         if news {
             service.renew(now);
-            service.adopt_shared_plan(now, &mut verdicts);
+            service.adopt_shared_plan(now);
             service.poll_planner(now);
             service.probe(now);
         }
-        service.engine.release(now, &mut verdicts);
-        service.schedule_tick(now.mono);
+        service.shell.release(now);
         service.report();
     }
-    carry_out(service, verdicts, now);
+    carry_out(service, Kinds::All, now);
 }
 
 /// Handles the end of a stream; the next waiting request gets its slot.
 ///
 /// Only forwarding is possible here. A local reply to *another* stream makes Envoy stop the current one too
 /// (its host stops whatever iteration is active), so the response that has just come would hang. Refusals
-/// are deferred to the next tick, a millisecond away.
+/// wait for the next tick, a millisecond away.
 pub(in crate::host) fn on_end(service: &Handle, stream: StreamId, end: End, now: Now) {
-    let mut verdicts = Vec::new();
     {
         let mut service = service.borrow_mut();
         service.keep_lease(now);
-        service.engine.on_end(stream, end, now, &mut verdicts);
-        service.defer_refusals(&mut verdicts, now);
+        service.shell.on_end(stream, end, now);
+        service.report();
     }
-    carry_out(service, verdicts, now);
+    carry_out(service, Kinds::Sent, now);
 }
 
 /// Handles a response that exceeds Envoy's buffer; the next waiting request gets its slot.
 pub(in crate::host) fn on_response_exceeds_buffer(service: &Handle, stream: StreamId, now: Now) {
-    let mut verdicts = Vec::new();
     {
         let mut service = service.borrow_mut();
-        service
-            .engine
-            .on_response_exceeds_buffer(stream, now, &mut verdicts);
-        service.defer_refusals(&mut verdicts, now);
+        service.shell.on_response_exceeds_buffer(stream, now);
+        service.report();
     }
-    carry_out(service, verdicts, now);
+    carry_out(service, Kinds::Sent, now);
     call::set_context(stream);
 }
 
-/// Carries out verdicts on held streams. A stream that no longer exists has ended.
-fn carry_out(service: &Handle, verdicts: Vec<(StreamId, Verdict)>, now: Now) {
-    for (stream, verdict) in verdicts {
+/// Carries out verdicts on held streams, as many as a callback may, and leaves the others to the next tick. A stream that no
+/// longer exists has ended.
+fn carry_out(service: &Handle, kinds: Kinds, now: Now) {
+    loop {
+        let next = service.borrow_mut().shell.next(kinds, &ACTIONS);
+        let Some((stream, verdict)) = next else { break };
         if call::set_context(stream) {
             carry_out_held(service, stream, &verdict);
         } else {
-            // The next request follows on the next tick.
-            let mut next = Vec::new();
             let mut service = service.borrow_mut();
-            service
-                .engine
-                .on_end(stream, End::Disconnected, now, &mut next);
-            service.deferred.extend(next);
+            service.shell.on_end(stream, End::Unsent, now);
         }
     }
+    service.borrow_mut().schedule_tick(now.mono);
 }
 
 /// Carries out a verdict on a held request, which is the current context.

@@ -139,7 +139,8 @@ impl Worker {
     ) -> Option<Verdict> {
         let verdict = self
             .engine
-            .on_body(stream, received, |_| None, clocks(now), verdicts);
+            .on_body(stream, received, |_| None, clocks(now), verdicts)
+            .decided();
         self.report();
         self.count_into(counted);
         verdict

@@ -1,0 +1,266 @@
+//! Very many requests whose verdict comes at once: a filter that refused or resumed them all in one callback would exhaust
+//! the stack of its VM, and trap.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use serde_json::json;
+use weir_api::metrics::Metric;
+use weir_bed::load::Protocol;
+use weir_bed::scene::{KEY, Scene, ScriptedPlanner, Seen, Variant, epoch_ms, plan, see};
+use weir_bed::slow::{Crowd, Habit, SlowClients};
+
+const ONLY: Variant = Variant {
+    name: "only",
+    share: 1.0,
+    slots: 4,
+    service_ms: 5.0,
+};
+/// Many times what traps, by a callback that does all at once: 306.
+const MANY: u32 = 2000;
+/// Clients of a crowd; over HTTP/2 the streams of one connection.
+const CROWD: u32 = 1000;
+/// Honest requests beside them.
+const HONEST: usize = 60;
+
+/// One worker, which holds that many.
+async fn scene(variant: Variant, planner: Option<&ScriptedPlanner>) -> Scene {
+    Scene::start(&[variant], 1, |bootstrap, plugin| {
+        plugin["queue"] = json!({ "max_requests": 30_000 });
+        if let Some(planner) = planner {
+            plugin["planner"] = json!({ "cluster": "planner", "authority": "p", "key": KEY });
+            return bootstrap.planner(planner.addr());
+        }
+        bootstrap
+    })
+    .await
+    .unwrap()
+}
+
+/// Clients that send a head and nothing more, all with one deadline, that many ms from now.
+async fn silent(scene: &Scene, protocol: Protocol, count: u32, budget_ms: u64) -> Vec<SlowClients> {
+    let start = epoch_ms();
+    let mut crowds = Vec::new();
+    for begun in (0..count).step_by(CROWD as usize) {
+        let crowd = Crowd {
+            url: format!(
+                "http://{}/v2/models/model/infer",
+                scene.envoy.listener("weir").unwrap()
+            ),
+            protocol,
+            count: CROWD.min(count - begun),
+            habit: Habit::Silent,
+            body: Bytes::from_static(b"{}"),
+            headers: vec![
+                ("x-slo-start", start.to_string()),
+                ("x-slo-ms", budget_ms.to_string()),
+            ],
+            stay: Duration::from_secs(60),
+        };
+        crowds.push(crowd.start().unwrap());
+    }
+    crowds
+}
+
+/// Ends of all clients, by status and reason.
+async fn ends(crowds: Vec<SlowClients>) -> BTreeMap<(Option<u16>, String), u32> {
+    let mut ends = BTreeMap::new();
+    for crowd in crowds {
+        for end in crowd.finish().await.unwrap() {
+            *ends
+                .entry((end.status, end.reason + &end.error))
+                .or_default() += 1;
+        }
+    }
+    ends
+}
+
+/// Sends honest requests, 20 ms apart; returns the number answered well.
+async fn honest(scene: &Scene) -> usize {
+    let mut sent = Vec::new();
+    for _ in 0..HONEST {
+        sent.push(Scene::spawn(scene.infer_within(1000)));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut well = 0;
+    for one in sent {
+        well += usize::from(one.await.unwrap().unwrap().status == 200);
+    }
+    well
+}
+
+async fn assert_no_trap(scene: &Scene) {
+    for outcome in ["success", "backoff"] {
+        let name = format!("envoy_wasm_weir_vm_reload_{outcome}");
+        assert_eq!(scene.envoy.counter(&name).await.unwrap_or(0), 0, "{name}");
+    }
+    let seen = see(scene.infer_within(1000)).await.unwrap();
+    assert_eq!(seen.status, 200);
+    scene.until(Metric::SlotsInUse, "only", 0).await.unwrap();
+    scene.until(Metric::HeldRequests, "", 0).await.unwrap();
+}
+
+/// Sends that many requests at once.
+fn burst(
+    scene: &Scene,
+    many: u32,
+    budget_ms: u64,
+) -> Vec<tokio::task::JoinHandle<anyhow::Result<Seen>>> {
+    let all = 0..many;
+    all.map(|_| Scene::spawn(scene.infer_within(budget_ms)))
+        .collect()
+}
+
+async fn refusals(
+    sent: Vec<tokio::task::JoinHandle<anyhow::Result<Seen>>>,
+) -> BTreeMap<(u16, String), u32> {
+    let mut refusals = BTreeMap::new();
+    for one in sent {
+        let seen = one.await.unwrap().unwrap();
+        let (status, reason) = seen.refusal();
+        *refusals.entry((status, reason.to_owned())).or_default() += 1;
+    }
+    refusals
+}
+
+/// Requests with one deadline are all refused with their reason, and the honest load beside them is served.
+async fn expire_together(protocol: Protocol, count: u32) {
+    let scene = scene(ONLY, None).await;
+    let crowds = silent(&scene, protocol, count, 9000).await;
+    let held = u64::from(count);
+    scene.until(Metric::HeldRequests, "", held).await.unwrap();
+    let (ends, ()) = tokio::join!(ends(crowds), async {
+        // Until they have all been refused.
+        while scene.metric(Metric::HeldRequests, "").await.unwrap() > 0 {
+            assert_eq!(honest(&scene).await, HONEST);
+        }
+    });
+    let expired = (Some(504), "expired".to_owned());
+    assert_eq!(ends, BTreeMap::from([(expired, count)]));
+    assert_no_trap(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_with_one_deadline_are_all_refused_with_their_reason() {
+    expire_together(Protocol::Http2, 20_000).await;
+    expire_together(Protocol::Http1, MANY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_without_slots_refuses_all_that_wait() {
+    let planner = ScriptedPlanner::start().await.unwrap();
+    let slow = Variant {
+        slots: 1,
+        service_ms: 1000.0,
+        ..ONLY
+    };
+    planner.respond(
+        1,
+        200,
+        plan(
+            1,
+            &[Variant {
+                service_ms: 1.0,
+                ..slow
+            }],
+        ),
+    );
+    let scene = scene(slow, Some(&planner)).await;
+    scene.until(Metric::PlanRevision, "", 1).await.unwrap();
+    let sent = burst(&scene, MANY, 9000);
+    let waiting = u64::from(MANY) - 1;
+    scene
+        .until(Metric::HeldRequests, "", waiting)
+        .await
+        .unwrap();
+    planner.respond(2, 409, "");
+    let refusals = refusals(sent).await;
+    let no_capacity = (503, "no-capacity".to_owned());
+    assert_eq!(
+        refusals.get(&no_capacity),
+        Some(&(MANY - 1)),
+        "{refusals:?}"
+    );
+    planner.respond(3, 200, plan(3, &[ONLY]));
+    scene.until(Metric::PlanRevision, "", 3).await.unwrap();
+    assert_no_trap(&scene).await;
+}
+
+/// What a plan's missing cluster refuses is answered by Envoy within the very call that sends it on.
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_with_a_missing_cluster_answers_all_that_wait() {
+    let planner = ScriptedPlanner::start().await.unwrap();
+    let slow = Variant {
+        slots: 1,
+        service_ms: 1000.0,
+        ..ONLY
+    };
+    planner.respond(
+        1,
+        200,
+        plan(
+            1,
+            &[Variant {
+                service_ms: 1.0,
+                ..slow
+            }],
+        ),
+    );
+    let scene = scene(slow, Some(&planner)).await;
+    scene.until(Metric::PlanRevision, "", 1).await.unwrap();
+    let sent = burst(&scene, MANY, 9000);
+    let waiting = u64::from(MANY) - 1;
+    scene
+        .until(Metric::HeldRequests, "", waiting)
+        .await
+        .unwrap();
+    let mut missing = plan(
+        2,
+        &[Variant {
+            slots: MANY,
+            service_ms: 1.0,
+            ..ONLY
+        }],
+    );
+    missing["variants"][0]["cluster"] = json!("missing");
+    planner.respond(2, 200, missing);
+    let refusals = refusals(sent).await;
+    let no_backend = (503, "no-backend".to_owned());
+    assert_eq!(refusals.get(&no_backend), Some(&(MANY - 1)), "{refusals:?}");
+    planner.respond(3, 200, plan(3, &[ONLY]));
+    scene.until(Metric::PlanRevision, "", 3).await.unwrap();
+    scene.until(Metric::Failing, "only", 0).await.unwrap();
+    assert_no_trap(&scene).await;
+}
+
+/// Servers that hang: what waits for them, and what they have, is refused at its deadline.
+#[tokio::test(flavor = "multi_thread")]
+async fn hung_servers_end_no_vm() {
+    let hung = Variant {
+        slots: 1000,
+        service_ms: 60_000.0,
+        ..ONLY
+    };
+    let scene = Scene::start(&[hung], 1, |bootstrap, plugin| {
+        plugin["queue"] = json!({ "correct": false });
+        // It promises to answer at once.
+        plugin["plan"]["variants"][0]["service_ms"] = json!(1.0);
+        bootstrap
+    })
+    .await
+    .unwrap();
+    let refusals = refusals(burst(&scene, MANY, 2000)).await;
+    let by_reason: u32 = refusals.values().sum();
+    assert_eq!(by_reason, MANY);
+    assert!(
+        refusals
+            .keys()
+            .all(|(status, reason)| *status == 504 && !reason.is_empty()),
+        "{refusals:?}"
+    );
+    for outcome in ["success", "backoff"] {
+        let name = format!("envoy_wasm_weir_vm_reload_{outcome}");
+        assert_eq!(scene.envoy.counter(&name).await.unwrap_or(0), 0, "{name}");
+    }
+}
