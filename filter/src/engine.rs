@@ -44,6 +44,7 @@ mod refuse;
 mod request;
 mod response;
 mod route;
+mod silence;
 mod slots;
 mod timers;
 mod variant;
@@ -103,6 +104,8 @@ pub struct Engine {
     ledger: Ledger,
     /// Times at which an incoming body is checked, and deadlines of requests in flight.
     timers: Timers,
+    /// Time for which the host's own timer of a request in flight goes first, after its deadline.
+    host_timer: Span,
     /// Serving workers of the proxy, by the slot table.
     workers: u32,
     arrivals: u64,
@@ -145,6 +148,7 @@ impl Engine {
             receiving: Receiving::default(),
             ledger: Ledger::default(),
             timers: Timers::default(),
+            host_timer: Span::ZERO,
             workers: 1,
             arrivals: 0,
             downstream: Span::ZERO,
@@ -157,6 +161,14 @@ impl Engine {
         };
         engine.fall_back_to_static();
         engine
+    }
+
+    /// Lets the host end requests in flight at their deadlines, by [`Dispatch::begins`](crate::verdict::Dispatch::begins):
+    /// this engine ends what that has missed `after` then.
+    #[must_use]
+    pub fn with_host_timer(mut self, after: Span) -> Engine {
+        self.host_timer = after;
+        self
     }
 
     /// Configuration.
@@ -249,6 +261,7 @@ impl Engine {
                     let grpc = request.shape.grpc;
                     self.observe(request.variant, grpc, HealthSignal::Unreachable, now.mono);
                 }
+                self.note_silence(&request, flight, end, now.mono);
                 self.finish_flight(stream, &request, flight, end, now);
             }
         }

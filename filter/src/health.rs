@@ -1,7 +1,7 @@
 //! Health of a variant: whether it fails, since when, and when it is tried again.
 //!
 //! A variant that cannot be reached fails at the first sign; one that answers with errors, after
-//! [`Policy::errors`] of them in a row. It fails until a probe reaches it, or until a trial request is
+//! [`Policy::errors`] of them in a row; one that answers nothing, after two silences, each as long as an execution. It fails until a probe reaches it, or until a trial request is
 //! served. A variant that fails again before it has served any request is avoided for twice as long as
 //! before. All workers of a proxy share one [`Healths`] per variant (see
 //! [`VariantColumn`](crate::coordination::VariantColumn)); time is an argument.
@@ -46,6 +46,8 @@ pub enum Failure {
     Unreachable,
     /// Its servers answer with errors.
     Errors,
+    /// Its servers take requests, and answer nothing: they hang. What shows that they are ready shows nothing of that.
+    Silent,
 }
 
 /// Signal of a server's health in an answer, or in its absence.
@@ -59,6 +61,8 @@ pub enum HealthSignal {
     Erred,
     /// It could not be reached.
     Unreachable,
+    /// It has answered nothing since a request was sent, for as long as that should have taken, until its deadline.
+    Silent,
 }
 
 /// Result of a probe.
@@ -160,13 +164,14 @@ impl Health {
                     ..Health::default()
                 };
             }
-            (HealthSignal::Answered, Some(Failure::Unreachable)) => self.recover(),
+            (HealthSignal::Answered, Some(Failure::Unreachable | Failure::Silent)) => {
+                self.recover()
+            }
             (HealthSignal::Erred, None | Some(Failure::Unreachable)) => {
-                self.failing = None;
-                self.errors = self.errors.saturating_add(1);
-                if self.errors >= policy.errors {
-                    self.fail(Failure::Errors, now, policy);
-                }
+                self.add(1, Failure::Errors, now, policy);
+            }
+            (HealthSignal::Silent, None | Some(Failure::Unreachable)) => {
+                self.add(policy.errors.div_ceil(2), Failure::Silent, now, policy);
             }
             (HealthSignal::Unreachable, None) => self.fail(Failure::Unreachable, now, policy),
             (HealthSignal::Unreachable, Some(_)) => {
@@ -175,7 +180,10 @@ impl Health {
                 }
             }
             (HealthSignal::Answered, None | Some(Failure::Errors))
-            | (HealthSignal::Erred, Some(Failure::Errors)) => {}
+            | (
+                HealthSignal::Erred | HealthSignal::Silent,
+                Some(Failure::Errors | Failure::Silent),
+            ) => {}
         }
     }
 
@@ -183,7 +191,7 @@ impl Health {
     /// that the server can be reached.
     pub fn on_probe(&mut self, probed: ProbeResult, policy: &Policy) {
         let well = match (probed, self.failure()) {
-            (ProbeResult::Nobody, _) => false,
+            (ProbeResult::Nobody, _) | (_, Some(Failure::Silent)) => false,
             (ProbeResult::Status(status), _) if policy.path.is_some() => {
                 (200..300).contains(&status)
             }
@@ -198,7 +206,11 @@ impl Health {
     #[must_use]
     pub fn wants_probe(&self, now: Mono, policy: &Policy) -> bool {
         self.failing.is_some_and(|failing| {
-            let probed = failing.failure == Failure::Unreachable || policy.path.is_some();
+            let probed = match failing.failure {
+                Failure::Unreachable => true,
+                Failure::Errors => policy.path.is_some(),
+                Failure::Silent => false,
+            };
             probed && failing.next_trial <= now
         })
     }
@@ -206,10 +218,14 @@ impl Health {
     /// Whether a trial request is due.
     #[must_use]
     pub fn wants_trial(&self, now: Mono, policy: &Policy) -> bool {
-        policy.path.is_none()
-            && self.failing.is_some_and(|failing| {
-                failing.failure == Failure::Errors && failing.next_trial <= now
-            })
+        self.failing.is_some_and(|failing| {
+            let tried = match failing.failure {
+                Failure::Unreachable => false,
+                Failure::Errors => policy.path.is_none(),
+                Failure::Silent => true,
+            };
+            tried && failing.next_trial <= now
+        })
     }
 
     /// Claims the trial, so that no other request is sent before the next; returns whether it was due.
@@ -220,6 +236,15 @@ impl Health {
             self.rounds = self.rounds.saturating_add(1);
         }
         due
+    }
+
+    /// Adds to the errors in a row; enough of them are a failure of this kind.
+    fn add(&mut self, errors: u16, failure: Failure, now: Mono, policy: &Policy) {
+        self.failing = None;
+        self.errors = self.errors.saturating_add(errors);
+        if self.errors >= policy.errors {
+            self.fail(failure, now, policy);
+        }
     }
 
     fn fail(&mut self, failure: Failure, now: Mono, policy: &Policy) {

@@ -3,5 +3,6 @@
 mod failing;
 mod failure;
 mod mass;
+mod replicas;
 mod restart;
 mod traps;

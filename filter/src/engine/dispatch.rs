@@ -35,9 +35,9 @@ impl Engine {
         let stage = request.due.since(now.mono);
         let in_flight = variant.slots.in_flight().saturating_add(1);
         let after_end = variant.after_end(now.mono);
+        let server_wait = lane.server_wait.unwrap_or_default();
+        let service = variant.predicted_of(request.group(), now.mono).high;
         if owns_slots {
-            let server_wait = lane.server_wait.unwrap_or_default();
-            let service = variant.predicted_of(request.group(), now.mono).high;
             variant.slots.take(now.mono + server_wait + service);
             if request.uploading || request.shape.stream {
                 variant.slots.mark_open_ended(lane.ordinal);
@@ -57,11 +57,13 @@ impl Engine {
             in_flight,
             after_end,
             planned: variant.planned,
+            expected: server_wait + service.max(variant.planned),
             failed: false,
             answered: false,
             owns_slot: owns_slots,
         });
-        self.timers.set(request.deadline.client_at, stream);
+        let ends_at = request.deadline.client_at + self.host_timer;
+        self.timers.set(ends_at, stream);
         self.ledger.release(&mut request.body);
         let class = self.class_names.get(usize::from(request.class.0));
         let class = class.filter(|_| request.class_changed).cloned();
@@ -80,6 +82,7 @@ impl Engine {
                 (true, true) => StageHeader::Remove,
                 (true, false) => StageHeader::Absent,
             },
+            begins: request.deadline.client_at.since(now.mono),
             timeout: (!request.shape.stream)
                 .then(|| request.deadline.client_at.since(now.mono) + self.config.deadline.finish),
             deadline: request.deadline.client_wall,
@@ -98,12 +101,18 @@ impl Engine {
         now: Now,
     ) {
         if !flight.answered {
-            self.timers.cancel(request.deadline.client_at, stream);
+            self.cancel_timer(stream, request);
         }
         if flight.owns_slot {
             self.free_slot(stream, request, flight, end, now);
         }
         self.count_outcome(request, flight, end, now);
+    }
+
+    /// Cancels the timer of a request in flight, whose answer has begun or which has ended.
+    pub(super) fn cancel_timer(&mut self, stream: StreamId, request: &Request) {
+        let ends_at = request.deadline.client_at + self.host_timer;
+        self.timers.cancel(ends_at, stream);
     }
 
     /// Counts the outcome of a request. Gates count outcomes; a router counts only its own refusals, and the latency of

@@ -88,6 +88,9 @@ impl Engine {
                     && variant.fits(*id, requirements)
             })
         })?;
+        if !self.may_try(id, grpc, now) {
+            return None;
+        }
         let claimed = Cell::new(false);
         self.note_health(id, grpc, now, |health| {
             claimed.set(health.take_trial(now, &policy));
@@ -100,7 +103,7 @@ impl Engine {
         if !self.tracks_health() {
             return;
         }
-        if matches!(sign, HealthSignal::Erred | HealthSignal::Unreachable) {
+        if !matches!(sign, HealthSignal::Served | HealthSignal::Answered) {
             self.stats.count(Metric::Failures, Label::Variant(id));
         }
         let Some(variant) = self.variants.get(id) else {

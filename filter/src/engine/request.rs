@@ -79,6 +79,8 @@ pub(super) struct Flight {
     pub(super) after_end: Span,
     /// Planned service time at dispatch.
     pub(super) planned: Span,
+    /// Time after which an answer was expected with much certainty, at dispatch.
+    pub(super) expected: Span,
     /// Whether upstream's answer is an error, which is no measurement of the service time.
     pub(super) failed: bool,
     /// Whether upstream's answer has begun.

@@ -64,7 +64,8 @@ impl Engine {
         flight.failed = answer.failed;
         if !std::mem::replace(&mut flight.answered, true) {
             // A response that has begun may finish: cut off it would be useless.
-            self.timers.cancel(request.deadline.client_at, stream);
+            let ends_at = request.deadline.client_at + self.host_timer;
+            self.timers.cancel(ends_at, stream);
         }
         let waited = flight.sent.since(request.complete_at);
         let remaining = request.deadline.client_at.since(now.mono);
@@ -80,6 +81,7 @@ impl Engine {
         }
         let variants = list.as_deref().and_then(|list| self.list_text(list));
         let variant = self.variants.get_mut(id)?;
+        variant.silence.heard_at = now.mono;
         if let Some(expected) = answer.expected.filter(|_| role == Role::Router) {
             variant.record_gate_estimate(expected, now.mono);
         }
@@ -129,6 +131,7 @@ impl Engine {
             return;
         };
         if let State::InFlight(flight) = request.state {
+            self.note_silence(&request, flight, End::TimedOut, now.mono);
             self.finish_flight(stream, &request, flight, End::TimedOut, now);
             let refusal = self.refusal(Reason::Expired, request.refusal_context());
             verdicts.push((stream, refusal));

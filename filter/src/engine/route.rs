@@ -40,17 +40,22 @@ impl Engine {
         let requirements = request.requirements(now.mono);
         let avoid = self.avoid(requirements, request.shape.grpc);
         let all = (0..self.variants.len()).map(VariantId);
-        if arrives && let Some(trial) = self.take_trial(requirements, avoid, all, now.mono) {
+        if arrives && let Some(trial) = self.take_trial(requirements, avoid, all.clone(), now.mono)
+        {
             return Ok(trial);
         }
         let candidates = self.variants.candidates(class, place, avoid, now.mono);
+        let chosen = self.router.choose(candidates, requirements);
+        if arrives
+            && chosen.is_err()
+            && let Some(silent) = self.silent_to_try(requirements, avoid, all)
+        {
+            return Ok(silent);
+        }
         let RouteChoice {
             variant,
             instead_of,
-        } = self
-            .router
-            .choose(candidates, requirements)
-            .map_err(reason)?;
+        } = chosen.map_err(reason)?;
         let chosen = VariantId(variant as u16);
         if let Some(before) = instead_of {
             self.downgraded(VariantId(before as u16), chosen);
@@ -96,8 +101,13 @@ impl Engine {
         });
         let chosen = (self.router).choose_listed(&mut list, candidates, requirements, except);
         let failing = list;
-        let failing = failing.failing();
-        let trial = arrives.then(|| self.take_trial(requirements, avoid, failing, now.mono));
+        let trial = arrives.then(|| {
+            let trial = self.take_trial(requirements, avoid, failing.failing(), now.mono);
+            let is_lost = trial.is_none() && chosen.is_err();
+            let silent =
+                is_lost.then(|| self.silent_to_try(requirements, avoid, failing.failing()));
+            trial.or(silent.flatten())
+        });
         if let Some(trial) = trial.flatten() {
             list.serve_by(trial);
         }

@@ -26,6 +26,7 @@ mod receive;
 mod roles;
 mod servers;
 mod shared_times;
+mod silence;
 mod size_times;
 mod workers;
 
@@ -92,6 +93,14 @@ fn end(engine: &mut Engine, stream: StreamId, end: End, now: Now) -> Vec<(Stream
     let mut verdicts = Vec::new();
     engine.on_end(stream, end, now, &mut verdicts);
     verdicts
+}
+
+/// Answer of a server that serves.
+fn served() -> Answer {
+    Answer {
+        sign: Some(HealthSignal::Served),
+        ..Answer::default()
+    }
 }
 
 fn forwarded(verdicts: &[(StreamId, Verdict)]) -> Vec<StreamId> {

@@ -14,6 +14,7 @@ use crate::engine::CHECK_PERIOD;
 use crate::engine::completion::Completion;
 use crate::engine::expiries::Expiries;
 use crate::engine::ports::{Port, Ports};
+use crate::engine::silence::Silence;
 use crate::health::Healths;
 use crate::priority::Urgency;
 use crate::routing::group_times::{Group, GroupTimes};
@@ -71,6 +72,8 @@ pub(super) struct Variant {
     pub(super) uploads: u32,
     /// Health of its servers, as known to the workers of the proxy.
     pub(super) health: Healths,
+    /// What this worker has heard of its servers, and not.
+    pub(super) silence: Silence,
     /// Time of the last probe from this worker.
     pub(super) probed_at: [Option<Mono>; 2],
     /// Start of the batch window.
@@ -148,6 +151,11 @@ impl Variant {
     pub(super) fn has_max_streams(&self, workers: u32) -> bool {
         let max = self.slots.total() / 2 / workers.max(1);
         self.uploads >= max.max(1)
+    }
+
+    /// Whether any worker is known to have got an answer since then.
+    pub(super) fn has_answered_since(&self, then: Mono) -> bool {
+        self.curve.turned > then || self.curve.answered >= then
     }
 
     /// Port of its servers for a request.
@@ -261,6 +269,7 @@ impl Variant {
             expiries: Expiries::default(),
             uploads: 0,
             health: Healths::default(),
+            silence: Silence::default(),
             probed_at: [None; 2],
             batch_open_since: None,
             completion: None,
@@ -285,6 +294,7 @@ impl Variant {
             (self.service_time, self.gate_estimate) = (ServiceTimeEstimator::default(), None);
             self.group_times.clear();
             (self.health, self.probed_at) = (Healths::default(), [None; 2]);
+            self.silence = Silence::default();
             (self.lead, self.common) = (LeadTimes::default(), None);
             (self.curve, self.is_flat) = (Curve::default(), true);
         }

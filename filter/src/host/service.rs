@@ -15,7 +15,7 @@ use crate::request::body::BodyChunk;
 use crate::shared_plan::SharedPlan;
 use crate::shell::{ActionBudget, Phase, Shell};
 use crate::stats::{Label, Sample};
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Span};
 use crate::variant::VariantId;
 use crate::verdict::{BodyVerdict, OwnModel, Verdict};
 
@@ -34,6 +34,10 @@ mod callbacks;
 pub(super) use callbacks::{
     on_call_answer, on_end, on_notification, on_response_exceeds_buffer, on_tick,
 };
+
+/// Time after a request's deadline for which Envoy's timer may end it. It is due within a millisecond; Envoy runs timers in
+/// the order in which they are due.
+const HOST_TIMER: Span = Span::from_millis(5);
 
 /// Actions on other streams that callbacks of this VM may still queue.
 pub(super) static ACTIONS: ActionBudget = ActionBudget::new();
@@ -77,7 +81,7 @@ impl Service {
             root,
             source_header,
             plans: Plans::new(&config),
-            shell: Shell::new(Engine::new(config, store, incarnation)),
+            shell: Shell::new(Engine::new(config, store, incarnation).with_host_timer(HOST_TIMER)),
             meter: Meter::default(),
             poll,
             probes: Probes::default(),

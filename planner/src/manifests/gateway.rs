@@ -16,7 +16,9 @@ use weir_filter::config::Role;
 use super::attachment::Attachment;
 use super::backend::{Backend, backends, namespace};
 use super::options::{Ingress, Mesh, PLANNER};
-use super::plugin::{BODY_BYTES, PlannerAt, REQUESTS_MAX, ROOT_ID, Times, plugin, seconds};
+use super::plugin::{
+    BODY_BYTES, PlannerAt, REQUESTS_MAX, ROOT_ID, Times, outliers, plugin, seconds,
+};
 use super::{Document, File, ManifestError, Options, refused};
 use crate::service::Service;
 use crate::spec::ServiceSpec;
@@ -160,6 +162,13 @@ impl Frame<'_> {
                 "maxConnections": REQUESTS_MAX, "maxPendingRequests": REQUESTS_MAX,
                 "maxParallelRequests": REQUESTS_MAX, "maxParallelRetries": 0,
             },
+            "healthCheck": { "passive": {
+                "consecutive5XxErrors": outliers::ERRORS,
+                "consecutiveGatewayErrors": outliers::GATEWAY_ERRORS,
+                "interval": seconds(outliers::INTERVAL),
+                "baseEjectionTime": seconds(outliers::EJECTED),
+                "maxEjectionPercent": outliers::EJECTED_PERCENT,
+            } },
             "timeout": {
                 "tcp": { "connectTimeout": seconds(Duration::from_secs(1)) },
                 "http": {

@@ -18,6 +18,22 @@ use crate::service::{Service, Variant};
 
 /// Placeholder of the key in rendered manifests.
 pub const KEY: &str = "change-me";
+/// Outlier detection among a variant's replicas, as in `envoy/weir.yaml`; `docs/how-to/replicas.md` has the reasons.
+pub(super) mod outliers {
+    use std::time::Duration;
+
+    /// Errors of a replica in a row.
+    pub(in super::super) const ERRORS: u32 = 5;
+    /// The same of those that no server makes by what it is asked: 502, 503, 504, and timeouts.
+    pub(in super::super) const GATEWAY_ERRORS: u32 = 3;
+    /// Time between checks of ejected replicas.
+    pub(in super::super) const INTERVAL: Duration = Duration::from_secs(1);
+    /// Time for which a replica gets nothing, times the number of its ejections.
+    pub(in super::super) const EJECTED: Duration = Duration::from_secs(90);
+    /// Part of a variant's replicas that may be ejected. The only one never is.
+    pub(in super::super) const EJECTED_PERCENT: u32 = 50;
+}
+
 /// Root id of the filter, which Istio calls `pluginName`.
 pub(super) const ROOT_ID: &str = "weir";
 /// Maximum number of requests in flight or held for one variant. Never reached, because slots limit first.

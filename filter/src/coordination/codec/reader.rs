@@ -41,6 +41,7 @@ impl Reader<'_> {
             0 if (since, next_trial) == (Mono(0), Mono(0)) => None,
             1 => Some(Failure::Unreachable),
             2 => Some(Failure::Errors),
+            3 => Some(Failure::Silent),
             _ => return None,
         };
         Some(Health {

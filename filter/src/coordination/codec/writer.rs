@@ -34,6 +34,7 @@ impl Writer<'_> {
             None => 0,
             Some(Failure::Unreachable) => 1,
             Some(Failure::Errors) => 2,
+            Some(Failure::Silent) => 3,
         }]);
         self.u64(failing.map_or(0, |failing| failing.since.0));
         self.u64(failing.map_or(0, |failing| failing.next_trial.0));

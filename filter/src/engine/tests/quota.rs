@@ -168,7 +168,7 @@ fn run(workers: usize, load: f64, slots: u32, seed: u64, disturbance: Disturbanc
             flying.remove(&stream);
             on_time.push(stream);
             let engine = &mut engines[stream as usize % workers];
-            engine.on_answer(stream, Answer::default(), now);
+            engine.on_answer(stream, served(), now);
             engine.on_end(stream, End::Answered, now, &mut verdicts);
         }
         if chance() < load * total / 1e3 {

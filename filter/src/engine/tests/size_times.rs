@@ -150,6 +150,7 @@ impl Play {
             let worker = self.requests[&stream].worker;
             self.requests.remove(&stream);
             let end_of = if answered {
+                self.engines[worker].on_answer(stream, served(), at(now_ms));
                 End::Answered
             } else {
                 End::TimedOut

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::super::super::backend::Backend;
-use super::super::super::plugin::REQUESTS_MAX;
+use super::super::super::plugin::{REQUESTS_MAX, outliers, seconds};
 use super::{API, Document, Frame, VARIANT_LABEL};
 
 const DESTINATIONS: &str = "Limits that are never met because slots limit first: a default below them would fail requests that are \
     released at once. idleTimeout is shorter than servers keep an idle connection (uvicorn: 5 s): a request sent while \
     the server closes would fail, and nothing retries it. loadBalancer: istio/gateway \
-    has an EnvoyFilter that goes further.";
+    has an EnvoyFilter that goes further. outlierDetection: a replica that hangs or fails gets nothing for 90 s; the only one of \
+    a variant is never ejected.";
 
 /// Returns one DestinationRule for each host; its subsets are the host's variants.
 pub(in super::super) fn destinations(frame: &Frame) -> Vec<Document> {
@@ -38,6 +39,13 @@ pub(in super::super) fn destinations(frame: &Frame) -> Vec<Document> {
                         "http1MaxPendingRequests": REQUESTS_MAX, "http2MaxRequests": REQUESTS_MAX,
                         "idleTimeout": "4s",
                     },
+                },
+                "outlierDetection": {
+                    "consecutive5xxErrors": outliers::ERRORS,
+                    "consecutiveGatewayErrors": outliers::GATEWAY_ERRORS,
+                    "interval": seconds(outliers::INTERVAL),
+                    "baseEjectionTime": seconds(outliers::EJECTED),
+                    "maxEjectionPercent": outliers::EJECTED_PERCENT,
                 },
             },
         });

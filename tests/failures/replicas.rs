@@ -1,0 +1,161 @@
+//! One replica of several hangs, fails or refuses; a whole variant hangs. Beside it the same Envoy without the filter.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use weir_api::metrics::Metric;
+use weir_bed::emulator::{Emulator, LatencyModel, ServerConfig};
+use weir_bed::envoy::{Bootstrap, Envoy};
+use weir_bed::scene::{SERVICE, Seen, keep_to_slots, see};
+
+const SERVICE_MS: f64 = 20.0;
+const BUDGET_MS: u64 = 200;
+/// Requests a second, and in a phase.
+const RATE: u64 = 80;
+const FIRST: u64 = 800;
+const LATER: u64 = 400;
+const VARIANT_ROUTE: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config/virtual_hosts/0/routes";
+
+/// What a bad server does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bad {
+    /// Takes requests and answers nothing.
+    Hangs,
+    /// Answers 500 at once.
+    Fails,
+    /// Refuses connections.
+    Refuses,
+}
+
+/// Starts a bad server.
+async fn bad(how: Bad) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    if how == Bad::Refuses {
+        return address;
+    }
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut bytes = vec![0; 4096];
+                while let Ok(1..) = stream.read(&mut bytes).await {
+                    if how == Bad::Fails {
+                        let answer = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
+                        stream.write_all(answer).await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+async fn good(name: &str, ms: f64) -> Emulator {
+    let mut server = ServerConfig::new(name, LatencyModel::constant(ms));
+    server.cores = 1000.0;
+    server.aliases.push("model".to_owned());
+    Emulator::start(server).await.unwrap()
+}
+
+/// Envoy before these servers, with the filter or with a careful route alone.
+async fn envoy(bootstrap: Bootstrap, plan: serde_json::Value, filtered: bool) -> Envoy {
+    let mut plugin = json!({ "service": SERVICE, "plan": { "variants": plan } });
+    keep_to_slots(&mut plugin);
+    let bootstrap = match filtered {
+        true => bootstrap.plugin(&plugin),
+        false => bootstrap.plugin(&plugin).without_filter().amend(
+            &format!("{VARIANT_ROUTE}/2/route/timeout"),
+            json!(format!("{}s", BUDGET_MS as f64 / 1e3)),
+        ),
+    };
+    Envoy::start(&bootstrap, 2).await.unwrap()
+}
+
+/// Sends requests at a constant rate; returns those that were not answered well, each with its place.
+async fn lost(envoy: &Envoy, requests: u64, rate: u64, budget_ms: u64) -> Vec<(u64, Seen)> {
+    let client = reqwest::Client::new();
+    let url = format!("http://{}/v2/models/model/infer", envoy.listener("weir").unwrap());
+    let mut ticks = tokio::time::interval(Duration::from_micros(1_000_000 / rate));
+    let mut sent = Vec::new();
+    for _ in 0..requests {
+        ticks.tick().await;
+        let request = client.post(&url).header("x-slo-ms", budget_ms).body("{}");
+        sent.push(tokio::spawn(async move { see(request).await }));
+    }
+    let mut lost = Vec::new();
+    for (place, one) in (0..).zip(sent) {
+        let seen = one.await.unwrap().unwrap();
+        if seen.status != 200 {
+            lost.push((place, seen));
+        }
+    }
+    lost
+}
+
+/// Three good replicas and a bad one: what is lost in the first ten seconds, with the filter and without it, and later.
+async fn one_of_four(how: Bad) {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(good("only", SERVICE_MS).await);
+    }
+    let mut hosts = vec![bad(how).await];
+    hosts.extend(servers.iter().map(Emulator::addr));
+    let plan = json!([{ "name": "only", "cluster": "only", "share": 1.0, "slots": 8, "replicas": 4,
+                        "service_ms": SERVICE_MS, "accuracy": 70.0 }]);
+    let bootstrap = || Bootstrap::shipped().unwrap().backends("only", &hosts);
+    let weir = envoy(bootstrap(), plan.clone(), true).await;
+    let plain = envoy(bootstrap(), plan, false).await;
+    let (with, without) = tokio::join!(
+        lost(&weir, FIRST, RATE, BUDGET_MS),
+        lost(&plain, FIRST, RATE, BUDGET_MS)
+    );
+    eprintln!("{how:?}: {} lost with the filter, {} without", with.len(), without.len());
+    assert!(with.len() <= FIRST as usize / 100, "{how:?}: {with:?}");
+    // A few may be under way at the last of the errors in a row.
+    assert!(with.len() <= without.len() + 3, "{how:?}: {} and {}", with.len(), without.len());
+    let later = lost(&weir, LATER, RATE, BUDGET_MS).await;
+    assert!(later.is_empty(), "{how:?}: {later:?}");
+    let failing = weir.metric(Metric::Failing, SERVICE, "only").await.unwrap();
+    assert_eq!(failing, 0, "{how:?}: the others serve");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_bad_replica_of_four_costs_a_few_requests() {
+    tokio::join!(
+        one_of_four(Bad::Hangs),
+        one_of_four(Bad::Fails),
+        one_of_four(Bad::Refuses)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hung_variant_costs_what_its_trials_do() {
+    let quick = good("quick", 20.0).await;
+    let large = good("large", 150.0).await;
+    let hung = bad(Bad::Hangs).await;
+    let variant = |name: &str, share: f64, slots: u32, ms: f64| {
+        json!({ "name": name, "cluster": name, "share": share, "slots": slots, "service_ms": ms, "accuracy": 70.0 })
+    };
+    let plan = json!([
+        variant("quick", 0.5, 8, 60.0),
+        variant("hung", 0.3, 4, 130.0),
+        variant("large", 0.2, 2, 300.0)
+    ]);
+    let bootstrap = Bootstrap::shipped()
+        .unwrap()
+        .backend("quick", quick.addr())
+        .backend("hung", hung)
+        .backend("large", large.addr());
+    let weir = envoy(bootstrap, plan, true).await;
+    let (rate, seconds) = (40, 20);
+    let lost = lost(&weir, rate * seconds, rate, 600).await;
+    let later = lost.iter().filter(|(place, _)| *place >= rate);
+    let places: Vec<u64> = lost.iter().map(|(place, _)| *place).collect();
+    eprintln!("hung variant: lost {places:?}");
+    let bound = rate * (seconds - 1) / 200;
+    assert!(later.count() as u64 <= bound, "{places:?}");
+    assert_eq!(weir.metric(Metric::Failing, SERVICE, "hung").await.unwrap(), 1);
+}
