@@ -47,6 +47,7 @@ mod route;
 mod silence;
 mod slots;
 mod timers;
+mod uploads;
 mod variant;
 mod variants;
 

@@ -43,7 +43,8 @@ async fn bad(how: Bad) -> SocketAddr {
                 let mut bytes = vec![0; 4096];
                 while let Ok(1..) = stream.read(&mut bytes).await {
                     if how == Bad::Fails {
-                        let answer = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
+                        let answer =
+                            b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
                         stream.write_all(answer).await.unwrap();
                     }
                 }
@@ -77,7 +78,10 @@ async fn envoy(bootstrap: Bootstrap, plan: serde_json::Value, filtered: bool) ->
 /// Sends requests at a constant rate; returns those that were not answered well, each with its place.
 async fn lost(envoy: &Envoy, requests: u64, rate: u64, budget_ms: u64) -> Vec<(u64, Seen)> {
     let client = reqwest::Client::new();
-    let url = format!("http://{}/v2/models/model/infer", envoy.listener("weir").unwrap());
+    let url = format!(
+        "http://{}/v2/models/model/infer",
+        envoy.listener("weir").unwrap()
+    );
     let mut ticks = tokio::time::interval(Duration::from_micros(1_000_000 / rate));
     let mut sent = Vec::new();
     for _ in 0..requests {
@@ -112,10 +116,19 @@ async fn one_of_four(how: Bad) {
         lost(&weir, FIRST, RATE, BUDGET_MS),
         lost(&plain, FIRST, RATE, BUDGET_MS)
     );
-    eprintln!("{how:?}: {} lost with the filter, {} without", with.len(), without.len());
+    eprintln!(
+        "{how:?}: {} lost with the filter, {} without",
+        with.len(),
+        without.len()
+    );
     assert!(with.len() <= FIRST as usize / 100, "{how:?}: {with:?}");
     // A few may be under way at the last of the errors in a row.
-    assert!(with.len() <= without.len() + 3, "{how:?}: {} and {}", with.len(), without.len());
+    assert!(
+        with.len() <= without.len() + 3,
+        "{how:?}: {} and {}",
+        with.len(),
+        without.len()
+    );
     let later = lost(&weir, LATER, RATE, BUDGET_MS).await;
     assert!(later.is_empty(), "{how:?}: {later:?}");
     let failing = weir.metric(Metric::Failing, SERVICE, "only").await.unwrap();
@@ -136,9 +149,7 @@ async fn hung_variant_costs_what_its_trials_do() {
     let quick = good("quick", 20.0).await;
     let large = good("large", 150.0).await;
     let hung = bad(Bad::Hangs).await;
-    let variant = |name: &str, share: f64, slots: u32, ms: f64| {
-        json!({ "name": name, "cluster": name, "share": share, "slots": slots, "service_ms": ms, "accuracy": 70.0 })
-    };
+    let variant = |name: &str, share: f64, slots: u32, ms: f64| json!({ "name": name, "cluster": name, "share": share, "slots": slots, "service_ms": ms, "accuracy": 70.0 });
     let plan = json!([
         variant("quick", 0.5, 8, 60.0),
         variant("hung", 0.3, 4, 130.0),
@@ -157,5 +168,8 @@ async fn hung_variant_costs_what_its_trials_do() {
     eprintln!("hung variant: lost {places:?}");
     let bound = rate * (seconds - 1) / 200;
     assert!(later.count() as u64 <= bound, "{places:?}");
-    assert_eq!(weir.metric(Metric::Failing, SERVICE, "hung").await.unwrap(), 1);
+    assert_eq!(
+        weir.metric(Metric::Failing, SERVICE, "hung").await.unwrap(),
+        1
+    );
 }

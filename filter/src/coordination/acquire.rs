@@ -51,6 +51,10 @@ impl SlotTable {
             scan.ending.min(slots)
         };
         let mut free = free((request, slots), result.others, ending, quarantined);
+        let uploads = request.uploads.saturating_add(result.others.uploads);
+        if request.uploads_max.is_some_and(|max| uploads >= max) {
+            free = 0;
+        }
         let mut batch = self.batch_of(own, column, request, result.others);
         let mut waiting = request.waiting.clone();
         let mut head = waiting.next();

@@ -16,6 +16,10 @@ pub struct AcquireRequest<'a, W> {
     pub start: u32,
     /// Slots that the worker has taken, orphans included.
     pub taken: u32,
+    /// Requests of it upstream whose bodies still arrive.
+    pub uploads: u32,
+    /// Only for a newcomer whose body still arrives: how many of these the variant may have, of all workers.
+    pub uploads_max: Option<u32>,
     /// Slots that it had taken at its last write: in quarantine it takes no more than that.
     pub reported: u32,
     /// Latest predicted end of the executions in those slots.
@@ -59,6 +63,10 @@ impl<W: Iterator<Item = Urgency> + Clone> AcquireRequest<'_, W> {
             waiting_count: self.waiting_count.saturating_sub(granted),
             until: self.until.max(taken).min(now + timeouts.orphan_max),
             head: self.waiting.clone().nth(granted as usize),
+            uploads: self.uploads.saturating_add(match self.uploads_max {
+                Some(_) => granted,
+                None => 0,
+            }),
         }
     }
 }
@@ -70,6 +78,8 @@ pub struct OtherWorkers {
     pub taken: u32,
     /// Requests waiting at live workers, as last written.
     pub waiting: u32,
+    /// Requests upstream whose bodies still arrive.
+    pub uploads: u32,
 }
 
 /// Time for which all slots of a variant were taken, from one end of an execution to the next, and the executions that

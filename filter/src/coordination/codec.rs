@@ -1,7 +1,7 @@
 //! Encoding of the slot table. Little-endian, no padding:
 //!
 //! ```text
-//! header   magic and layout version 12 · checksum u64 · resets u32 · columns u16 · rows u16
+//! header   magic and layout version 13 · checksum u64 · resets u32 · columns u16 · rows u16
 //!          runs u16 · quarantine_until u64 · process_id u64 · poller u64 · poller_until u64
 //! column   key u64 · idle_since u64 (0: not) · full_since u64 (0: not) · used_at u64
 //!          open u32 · sent u32 · begun u32
@@ -15,7 +15,7 @@
 //! curve    turned u64 · answered u64 · most u32 · latest u32 · under_way u32 · sent u32 · until u64 · 16 points
 //! point    mean u32 · scatter u32 · from_end mean u32 · scatter u32 · count u16 · at_ms u32 · completed_at_ms u32
 //! row      incarnation u64 · lease u64 · notified_at u64 · serving u8 · held u32        × rows
-//! usage    taken u32 · waiting_count u32 · until u64 · head u64 (0: none)     × columns × rows
+//! usage    taken u32 · waiting_count u32 · until u64 · head u64 (0: none) · uploads u32 × columns × rows
 //! run      column u16 · first u32 · present u32 · began u64                             × runs
 //! ```
 //!
@@ -38,7 +38,7 @@ use crate::time::Mono;
 use crate::variant::VariantKey;
 
 /// Version of the layout. Another layout needs another number; it is also part of the key in the store.
-pub const LAYOUT: u8 = 12;
+pub const LAYOUT: u8 = 13;
 /// First bytes of a slot table.
 const MAGIC: [u8; 8] = [b'w', b'e', b'i', b'r', b's', b'l', b't', LAYOUT];
 /// Length of magic and checksum, which the checksum does not cover.
@@ -53,7 +53,7 @@ const POINT: usize = 26;
 const LEAD: usize = 25 + 2 * MEAN;
 const MEAN: usize = 34;
 const ENTRY: usize = 29;
-const CELL: usize = 24;
+const CELL: usize = 28;
 const RUN: usize = 18;
 
 /// The bytes are not a slot table of this layout.
@@ -148,6 +148,7 @@ impl SlotTable {
             writer.u32(usage.waiting_count);
             writer.u64(usage.until.0);
             writer.u64(usage.head.map_or(0, |head| head.0.max(1)));
+            writer.u32(usage.uploads);
         }
         let mut rows = runs.as_chunks_mut::<RUN>().0.iter_mut();
         for (column, runs) in (0_u16..).zip(&self.runs) {
@@ -240,6 +241,7 @@ impl SlotTable {
                 waiting_count: reader.u32()?,
                 until: reader.mono()?,
                 head: reader.some()?.map(Urgency),
+                uploads: reader.u32()?,
             });
         }
         // Their buffers are kept.

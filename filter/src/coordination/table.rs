@@ -84,6 +84,8 @@ pub struct Usage {
     pub until: Mono,
     /// Most urgent waiting request.
     pub head: Option<Urgency>,
+    /// Requests upstream whose bodies still arrive.
+    pub uploads: u32,
 }
 
 impl WorkerRow {
@@ -256,7 +258,9 @@ impl SlotTable {
                 continue;
             }
             let is_alive = row.is_alive(now);
-            others.taken = others.taken.saturating_add(usage.counted(is_alive, now));
+            let counted = usage.counted(is_alive, now);
+            others.taken = others.taken.saturating_add(counted);
+            others.uploads = others.uploads.saturating_add(usage.uploads.min(counted));
             if is_alive {
                 others.waiting = others.waiting.saturating_add(usage.waiting_count);
             }

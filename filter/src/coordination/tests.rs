@@ -99,6 +99,8 @@ impl Proxy {
     ) -> SyncResult {
         let vm = &mut self.vms[vm];
         let request = AcquireRequest {
+            uploads: 0,
+            uploads_max: None,
             start: 1,
             explores: false,
             executions: EndedExecutions::default(),

@@ -41,8 +41,8 @@ impl Engine {
                 return self.refuse_new(reason, RefusalContext { variant, ..context });
             }
         };
-        if request.uploading && self.owns_slots() && self.exceeds_streams(request.variant) {
-            return self.refuse_new(Reason::QueueFull, request.refusal_context());
+        if let Some(reason) = self.exceeds_uploads(&request, now.mono) {
+            return self.refuse_new(reason, request.refusal_context());
         }
         if self.config.role != Role::Gate {
             let variant = Label::Variant(request.variant);
@@ -121,19 +121,34 @@ impl Engine {
             return false;
         }
         for index in 0..self.variants.len() {
-            if let Some(variant) = self.variants.get_mut(VariantId(index)) {
-                let (taken, mean) = (variant.slots.taken(), variant.full.mean);
-                let seen = self.worker.view(variant.key, taken, mean, now);
-                if let Some((others, busy)) = seen {
-                    variant.slots.set_other_workers(others, busy, now);
-                }
-                if let Some((limit, curve)) = self.worker.curve(variant.key) {
-                    variant.slots.set_limit(&limit);
-                    variant.adopt_curve(curve, self.config.correct, now);
-                }
-            }
+            self.adopt_usage(VariantId(index), now);
         }
         true
+    }
+
+    /// Reads the usage of a variant by the other workers; returns whether that could be.
+    pub(super) fn read_usage(&mut self, id: VariantId, now: Mono) -> bool {
+        let is_read = self.worker.load();
+        if is_read {
+            self.adopt_usage(id, now);
+        }
+        is_read
+    }
+
+    /// Takes over the usage of a variant by the other workers, by the slot table as last loaded.
+    fn adopt_usage(&mut self, id: VariantId, now: Mono) {
+        let Some(variant) = self.variants.get_mut(id) else {
+            return;
+        };
+        let (taken, mean) = (variant.slots.taken(), variant.full.mean);
+        let seen = self.worker.view(variant.key, taken, mean, now);
+        if let Some((others, busy)) = seen {
+            variant.slots.set_other_workers(others, busy, now);
+        }
+        if let Some((limit, curve)) = self.worker.curve(variant.key) {
+            variant.slots.set_limit(&limit);
+            variant.adopt_curve(curve, self.config.correct, now);
+        }
     }
 
     /// Counts an admission. `admitted` is counted by the slot owner (gate or combined), `routed` by the router.

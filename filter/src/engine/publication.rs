@@ -58,6 +58,7 @@ impl Variant {
                 waiting_count,
                 until: slots.until().min(now + TIMEOUTS.orphan_max),
                 head: slots.queue.head(),
+                uploads: self.uploads,
             },
             after,
             mean: self.full.mean,

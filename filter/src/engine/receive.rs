@@ -12,9 +12,9 @@ use crate::request::body::{BodyChunk, LimitExceeded};
 use crate::size::Size;
 use crate::slots::latest_start;
 use crate::time::{Mono, Now, Span};
-use crate::variant::VariantId;
 use crate::verdict::{BodyVerdict, Verdict};
 
+use super::slots::Asking;
 use super::{Engine, Request, State, StreamId};
 
 /// Minimum time between two checks of a request whose body is incoming.
@@ -108,6 +108,8 @@ impl Engine {
             let ordinal = flight.lane.ordinal;
             if let Some(variant) = self.variants.get_mut(request.variant) {
                 variant.uploads = variant.uploads.saturating_sub(1);
+                // The other workers learn it on the next check, at once.
+                variant.slots.reported.stale = true;
                 if !request.shape.stream {
                     variant.slots.clear_open_ended(ordinal);
                 }
@@ -261,16 +263,16 @@ impl Engine {
         let must_leave = request.uploading && !request.shape.upload;
         match self.admit(stream, request, now, verdicts) {
             Verdict::Park if must_leave => {
-                self.refuse_held(stream, Reason::BodyBytesLimit, now.mono)
+                let variant = self.requests.get(&stream).map(|request| request.variant);
+                let verdict = self.refuse_held(stream, Reason::BodyBytesLimit, now.mono);
+                if let Some(variant) = variant {
+                    // No slot stays reserved for it at the other workers.
+                    self.acquire_slots(variant, Asking::Nobody, false, now.mono);
+                }
+                verdict
             }
             verdict => verdict,
         }
-    }
-
-    /// Whether a variant has its maximum of streams.
-    pub(super) fn exceeds_streams(&self, variant: VariantId) -> bool {
-        let variant = self.variants.get(variant);
-        variant.is_some_and(|variant| variant.has_max_streams(self.workers))
     }
 
     /// Holds `bytes` bytes of a request's body. At the limit of all bytes, the requests whose bodies have been

@@ -94,9 +94,10 @@ impl Engine {
         let candidates =
             (self.variants).candidates(request.class, request.place(), avoid, now.mono);
         let streams = request.uploading && self.owns_slots();
+        let stream = request.shape.upload;
         let table = self.variants.iter();
         let candidates = candidates.zip(table).map(|(mut candidate, variant)| {
-            candidate.streams_full = streams && variant.has_max_streams(self.workers);
+            candidate.streams_full = streams && variant.has_max_uploads(stream);
             candidate
         });
         let chosen = (self.router).choose_listed(&mut list, candidates, requirements, except);

@@ -4,8 +4,8 @@ mod acquisition;
 
 use weir_api::metrics::Metric;
 
-use self::acquisition::AcquireParams;
 pub(super) use self::acquisition::Asking;
+use self::acquisition::{AcquireParams, Newcomer};
 use super::{Engine, LanePosition, Request, StreamId};
 use crate::coordination::SyncResult;
 use crate::coordination::lead::LeadTimes;
@@ -94,9 +94,15 @@ impl Engine {
             let Some((_, _, stream)) = variant.slots.queue.pop() else {
                 break;
             };
-            if self.leave_held(stream) {
-                verdicts.push((stream, self.dispatch(stream, lane, now)));
+            let exceeds = self.granted_exceeds_uploads(stream, now.mono);
+            if !self.leave_held(stream) {
+                continue;
             }
+            let verdict = match exceeds {
+                Some(reason) => self.refuse_granted(stream, reason, now.mono),
+                None => self.dispatch(stream, lane, now),
+            };
+            verdicts.push((stream, verdict));
         }
         self.count_batch(id, granted);
     }
@@ -181,7 +187,14 @@ impl Engine {
         explores: bool,
         now: Mono,
     ) -> Option<LanePosition> {
-        let newcomer = (request.class, request.place());
+        let variant = self.variants.get(request.variant)?;
+        let uploads = request
+            .uploading
+            .then(|| variant.uploads_max(request.shape.upload));
+        let newcomer = Newcomer {
+            at: (request.class, request.place()),
+            uploads_max: uploads,
+        };
         let asking = if explores {
             Asking::Explorer(newcomer)
         } else {
@@ -205,7 +218,8 @@ impl Engine {
         tick: bool,
         now: Mono,
     ) -> u32 {
-        let newcomer = asking.newcomer();
+        let uploads_max = asking.newcomer().and_then(|newcomer| newcomer.uploads_max);
+        let newcomer = asking.newcomer().map(|newcomer| newcomer.at);
         if newcomer.is_none() && self.publish_if_full(id, now) {
             return 0;
         }
@@ -220,6 +234,7 @@ impl Engine {
             batch: self.config.batch_wait.map_or(1, |_| variant.batch),
             due: variant.batch_due(self.config.batch_wait, now),
             limit: asking.limit(),
+            uploads_max,
             explores: match asking {
                 Asking::Explorer(_) => true,
                 Asking::Waiting => variant.head_explores(now),

@@ -28,6 +28,7 @@ mod servers;
 mod shared_times;
 mod silence;
 mod size_times;
+mod uploads;
 mod workers;
 
 const MS: u64 = 1_000_000;

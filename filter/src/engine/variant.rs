@@ -146,11 +146,17 @@ impl Variant {
         service + BATCH_MARGIN.max(service / BATCH_MARGIN_PART)
     }
 
-    /// Whether it has its maximum of requests with incoming bodies: half of its slots, divided among the workers, and at
-    /// least one.
-    pub(super) fn has_max_streams(&self, workers: u32) -> bool {
-        let max = self.slots.total() / 2 / workers.max(1);
-        self.uploads >= max.max(1)
+    /// Maximum number of requests with incoming bodies, of all workers: half of its slots, and for those on a path that the
+    /// service names as a stream at least one. A client chooses to upload without an end, and not on which paths that is
+    /// served.
+    pub(super) fn uploads_max(&self, stream: bool) -> u32 {
+        (self.slots.total() / 2).max(u32::from(stream))
+    }
+
+    /// Whether it has that maximum, by the slot table's last reading.
+    pub(super) fn has_max_uploads(&self, stream: bool) -> bool {
+        let uploads = self.uploads.saturating_add(self.slots.others.uploads);
+        uploads >= self.uploads_max(stream)
     }
 
     /// Whether any worker is known to have got an answer since then.

@@ -91,6 +91,8 @@ fn cost_ns(others_serve: bool) -> u64 {
     let mut worker = Worker::new(store(), 1, Scope::Proxy);
     let now = call::now().mono;
     let request = |variant: u64, taken: u32, waiting: Option<Mono>| AcquireRequest {
+        uploads: 0,
+        uploads_max: None,
         start: 1,
         explores: false,
         executions: EndedExecutions::default(),

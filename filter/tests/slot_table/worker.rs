@@ -245,6 +245,8 @@ impl ModelWorker {
             open_ended: &open_ended,
         };
         let request = AcquireRequest {
+            uploads: 0,
+            uploads_max: None,
             start: 1,
             explores: false,
             executions: EndedExecutions::default(),

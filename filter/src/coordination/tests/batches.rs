@@ -131,6 +131,8 @@ fn limited_acquisition_reports_that_more_could_leave() {
     let mut proxy = batching(1, 8, 2);
     let mut request = |taken: u32, waiting_count: u32, limit: u32| {
         let request = AcquireRequest {
+            uploads: 0,
+            uploads_max: None,
             start: 1,
             explores: false,
             executions: EndedExecutions::default(),

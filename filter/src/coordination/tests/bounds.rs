@@ -120,6 +120,8 @@ fn uncoordinated_worker_has_at_least_one_slot() {
 
 fn granted_alone(worker: &mut Worker, variant: VariantKey, slots: u32) -> u32 {
     let request = AcquireRequest {
+        uploads: 0,
+        uploads_max: None,
         start: 1,
         explores: false,
         executions: EndedExecutions::default(),

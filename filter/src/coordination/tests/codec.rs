@@ -99,8 +99,8 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn usage()(taken: u32, waiting_count: u32, until in mono(), head in moment()) -> Usage {
-        Usage { taken, waiting_count, until, head: head.map(|at| Urgency(at.0)) }
+    fn usage()(taken: u32, waiting_count: u32, until in mono(), head in moment(), uploads: u32) -> Usage {
+        Usage { taken, waiting_count, until, head: head.map(|at| Urgency(at.0)), uploads }
     }
 }
 

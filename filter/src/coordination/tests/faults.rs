@@ -12,6 +12,8 @@ fn wrong_version_guess_costs_one_attempt() {
     let vm = |incarnation| Worker::new(Box::new(store.clone()), incarnation, Scope::Proxy);
     let (mut first, mut second) = (vm(1), vm(2));
     let request = |taken, waiting: Option<u64>| AcquireRequest {
+        uploads: 0,
+        uploads_max: None,
         start: 1,
         explores: false,
         executions: EndedExecutions::default(),

@@ -45,6 +45,7 @@ impl<S: Store + Clone + Default + 'static> Workers<S> {
             variant: VARIANT,
             slots,
             usage: Usage {
+                uploads: 0,
                 taken,
                 waiting_count: waiting,
                 until: at(ms),

@@ -79,6 +79,8 @@ impl Vm {
     ) -> SyncResult {
         self.taken -= lanes.ended.len() as u32;
         let request = AcquireRequest {
+            uploads: 0,
+            uploads_max: None,
             start: 1,
             explores: false,
             executions: EndedExecutions::default(),

@@ -10,6 +10,7 @@ fn waiting(waiting_count: u32) -> Publication {
         variant: VARIANT,
         slots: 1,
         usage: Usage {
+            uploads: 0,
             waiting_count,
             head: (waiting_count > 0).then(|| due_at(300)),
             ..Usage::default()
@@ -33,6 +34,7 @@ fn others_learn_what_waits_while_no_slot_is_free() {
     let (store, mut a, mut b) = full();
     let others = b.worker.publish_if_full(waiting(3), at(2));
     let taken_by_first = OtherWorkers {
+        uploads: 0,
         taken: 1,
         waiting: 0,
     };
@@ -92,6 +94,7 @@ fn end_of_idling_is_recorded_by_an_acquisition() {
     assert_eq!(table().columns[0].idle_since, Some(at(20)));
     let taken = Publication {
         usage: Usage {
+            uploads: 0,
             taken: 1,
             ..waiting(1).usage
         },
@@ -146,6 +149,7 @@ proptest! {
         for (vm, running) in running.iter().enumerate() {
             let taken = running.len() as u32;
             let usage = Usage {
+                uploads: 0,
                 taken,
                 waiting_count: waits,
                 until: at(ms),

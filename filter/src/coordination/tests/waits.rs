@@ -26,7 +26,15 @@ fn acquisition_reports_usage_of_others() {
     proxy.wait(2, &some(2, 600), 1);
     for (vm, taken, waiting) in [(0, 0, 5), (1, 1, 2), (2, 1, 3)] {
         let others = outcome(&mut proxy, vm);
-        assert_eq!(others, OtherWorkers { taken, waiting }, "{vm}");
+        assert_eq!(
+            others,
+            OtherWorkers {
+                taken,
+                waiting,
+                uploads: 0
+            },
+            "{vm}"
+        );
     }
     assert_eq!(
         proxy.vms[1].worker.waiting(VARIANT, at(2)),
@@ -43,6 +51,7 @@ fn acquisition_reports_usage_of_others() {
     assert_eq!(
         others,
         OtherWorkers {
+            uploads: 0,
             taken: 1,
             waiting: 0
         }
@@ -58,6 +67,8 @@ fn without_a_table_others_have_no_usage() {
         .collect();
     for worker in &mut members {
         let request = AcquireRequest {
+            uploads: 0,
+            uploads_max: None,
             start: 1,
             explores: false,
             executions: EndedExecutions::default(),

@@ -14,6 +14,7 @@ pub(super) struct AcquireParams {
     pub(super) batch: u32,
     pub(super) due: Option<Urgency>,
     pub(super) limit: u32,
+    pub(super) uploads_max: Option<u32>,
     pub(super) explores: bool,
     pub(super) jumps: bool,
     pub(super) limit_max: u32,
@@ -31,13 +32,21 @@ pub(in crate::engine) enum Asking {
     /// All that wait.
     Waiting,
     /// A newcomer that goes before all that wait.
-    Newcomer((ClassId, Place)),
+    Newcomer(Newcomer),
     /// A newcomer that is sent beyond the limit.
-    Explorer((ClassId, Place)),
+    Explorer(Newcomer),
+}
+
+/// A request that has just arrived.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::engine) struct Newcomer {
+    pub(super) at: (ClassId, Place),
+    /// How many requests of its variant may have bodies that still arrive, if its own does.
+    pub(super) uploads_max: Option<u32>,
 }
 
 impl Asking {
-    pub(super) fn newcomer(self) -> Option<(ClassId, Place)> {
+    pub(super) fn newcomer(self) -> Option<Newcomer> {
         match self {
             Asking::Nobody | Asking::Waiting => None,
             Asking::Newcomer(newcomer) | Asking::Explorer(newcomer) => Some(newcomer),
@@ -69,6 +78,8 @@ impl AcquireParams {
             // While a batch executes the next one waits at the server.
             start: 1 + u32::from(self.batches && self.limit_max > 0),
             taken: slots.taken(),
+            uploads: variant.uploads,
+            uploads_max: self.uploads_max,
             reported: slots.reported.taken,
             until: slots.until(),
             service: variant.full.high,

@@ -9,11 +9,17 @@ fn two_slots(rest: &str) -> Engine {
 }
 
 /// Headers of a request, without its body.
-fn head(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verdict {
+pub(super) fn head(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verdict {
     head_to(engine, stream, budget_ms, "/infer", now)
 }
 
-fn head_to(engine: &mut Engine, stream: StreamId, budget_ms: u64, path: &str, now: Now) -> Verdict {
+pub(super) fn head_to(
+    engine: &mut Engine,
+    stream: StreamId,
+    budget_ms: u64,
+    path: &str,
+    now: Now,
+) -> Verdict {
     let budget = budget_ms.to_string();
     let headers = [("x-slo-ms", budget.as_bytes()), (":path", path.as_bytes())];
     let mut incoming: IncomingRequest<'_> = Wire::pick(headers).into();
@@ -25,7 +31,7 @@ fn head_to(engine: &mut Engine, stream: StreamId, budget_ms: u64, path: &str, no
 }
 
 /// A chunk of its body; returns also the requests that were evicted.
-fn part(
+pub(super) fn part(
     engine: &mut Engine,
     stream: StreamId,
     bytes: u64,
@@ -40,13 +46,13 @@ fn part(
     (verdict.decided(), others)
 }
 
-fn last(engine: &mut Engine, stream: StreamId, now: Now) -> Option<Verdict> {
+pub(super) fn last(engine: &mut Engine, stream: StreamId, now: Now) -> Option<Verdict> {
     let (verdict, others) = part(engine, stream, 10, true, now);
     assert_eq!(others, []);
     verdict
 }
 
-fn is_forwarded(verdict: &Option<Verdict>) -> bool {
+pub(super) fn is_forwarded(verdict: &Option<Verdict>) -> bool {
     matches!(verdict, Some(Verdict::Forward(_)))
 }
 
@@ -149,27 +155,7 @@ fn stream_is_decided_by_its_headers() {
     assert_eq!(predicted, Span::from_millis(100));
 }
 
-#[test]
-fn streams_take_at_most_half_of_the_slots() {
-    const PATH: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
-    let mut engine = engine(&[variant("a", 1.0, 4, 100.0)], "");
-    for stream in 0..2 {
-        let verdict = head_to(&mut engine, stream, 1000, PATH, at(0));
-        assert!(matches!(verdict, Verdict::Forward(_)));
-    }
-    let third = head_to(&mut engine, 2, 1000, PATH, at(0));
-    assert_eq!(reason(&third), Some(Reason::QueueFull));
-    // A request whose body is complete is an ordinary one.
-    assert_eq!(last(&mut engine, 0, at(1)), None);
-    let fourth = head_to(&mut engine, 3, 1000, PATH, at(1));
-    assert!(matches!(fourth, Verdict::Forward(_)));
-    for stream in [0, 1, 3] {
-        end(&mut engine, stream, End::Answered, at(2));
-    }
-    assert_eq!(engine.variants.get(VariantId(0)).unwrap().uploads, 0);
-}
-
-const SMALL: &str =
+pub(super) const SMALL: &str =
     r#","body":{"request_max_bytes":1000,"source_max_bytes":2000,"total_max_bytes":5000}"#;
 
 #[test]
@@ -358,25 +344,6 @@ fn slow_reader_does_not_keep_its_slot() {
     engine.on_response_exceeds_buffer(1, at(101), &mut verdicts);
     assert!(end(&mut engine, 1, End::Answered, at(9000)).is_empty());
     assert_eq!(engine.gauges().map(|gauge| gauge.taken).sum::<u32>(), 1);
-}
-
-#[test]
-fn upload_with_a_long_answer_is_subtracted_once() {
-    const PATH: &str = "/up";
-    let rest = r#","streams":{"requests":["/up"],"answers":[]}"#;
-    let mut engine = engine(&[variant("a", 1.0, 4, 100.0)], rest);
-    for stream in 0..2 {
-        let verdict = head_to(&mut engine, stream, 1000, PATH, at(0));
-        assert!(matches!(verdict, Verdict::Forward(_)));
-    }
-    engine.on_answer(0, Answer::default(), at(1)).unwrap();
-    engine.on_response_exceeds_buffer(0, at(2), &mut Vec::new());
-    assert_eq!(part(&mut engine, 0, 10, true, at(3)).0, None);
-    end(&mut engine, 0, End::Answered, at(4));
-    let uploads = |engine: &Engine| engine.variants.get(VariantId(0)).unwrap().uploads;
-    assert_eq!(uploads(&engine), 1);
-    end(&mut engine, 1, End::Disconnected, at(5));
-    assert_eq!(uploads(&engine), 0);
 }
 
 #[test]
