@@ -215,6 +215,12 @@ impl Health {
         })
     }
 
+    /// Whether a trial has failed, or the variant has failed again, since it last served a request.
+    #[must_use]
+    pub fn was_tried(&self) -> bool {
+        self.rounds > 1
+    }
+
     /// Whether a trial request is due.
     #[must_use]
     pub fn wants_trial(&self, now: Mono, policy: &Policy) -> bool {

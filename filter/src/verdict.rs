@@ -86,8 +86,9 @@ pub struct Dispatch {
     /// Change of `x-slo-stage-ms`.
     pub stage: StageHeader,
     /// Time within which its answer must begin (`x-envoy-upstream-rq-per-try-timeout-ms`): that until its deadline. Envoy's
-    /// own timer ends it then, and counts a failure of the replica that it went to.
-    pub begins: Span,
+    /// own timer ends it then, and counts a failure of the replica that it went to. `None` where routes may retry or hedge:
+    /// their own time for a try holds.
+    pub begins: Option<Span>,
     /// Upstream timeout: after it the answer is of no use to the client. `None` for a streamed answer, which
     /// may continue past the deadline once it has begun.
     pub timeout: Option<Span>,

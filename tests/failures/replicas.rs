@@ -1,6 +1,8 @@
 //! One replica of several hangs, fails or refuses; a whole variant hangs. Beside it the same Envoy without the filter.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
@@ -30,18 +32,22 @@ enum Bad {
     Refuses,
 }
 
-/// Starts a bad server.
-async fn bad(how: Bad) -> SocketAddr {
+/// Starts a bad server, which counts the requests that it gets.
+async fn bad(how: Bad) -> (SocketAddr, Arc<AtomicUsize>) {
+    let got = Arc::new(AtomicUsize::new(0));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     if how == Bad::Refuses {
-        return address;
+        return (address, got);
     }
+    let count = Arc::clone(&got);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
+            let count = Arc::clone(&count);
             tokio::spawn(async move {
                 let mut bytes = vec![0; 4096];
                 while let Ok(1..) = stream.read(&mut bytes).await {
+                    count.fetch_add(1, Ordering::Relaxed);
                     if how == Bad::Fails {
                         let answer =
                             b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
@@ -51,7 +57,7 @@ async fn bad(how: Bad) -> SocketAddr {
             });
         }
     });
-    address
+    (address, got)
 }
 
 async fn good(name: &str, ms: f64) -> Emulator {
@@ -105,32 +111,39 @@ async fn one_of_four(how: Bad) {
     for _ in 0..3 {
         servers.push(good("only", SERVICE_MS).await);
     }
-    let mut hosts = vec![bad(how).await];
-    hosts.extend(servers.iter().map(Emulator::addr));
+    let ((with_filter, got), (without_filter, got_without)) = (bad(how).await, bad(how).await);
+    let hosts = |bad: SocketAddr| {
+        let mut hosts = vec![bad];
+        hosts.extend(servers.iter().map(Emulator::addr));
+        hosts
+    };
     let plan = json!([{ "name": "only", "cluster": "only", "share": 1.0, "slots": 8, "replicas": 4,
                         "service_ms": SERVICE_MS, "accuracy": 70.0 }]);
-    let bootstrap = || Bootstrap::shipped().unwrap().backends("only", &hosts);
-    let weir = envoy(bootstrap(), plan.clone(), true).await;
-    let plain = envoy(bootstrap(), plan, false).await;
+    let before = |bad| Bootstrap::shipped().unwrap().backends("only", &hosts(bad));
+    let weir = envoy(before(with_filter), plan.clone(), true).await;
+    let plain = envoy(before(without_filter), plan, false).await;
     let (with, without) = tokio::join!(
         lost(&weir, FIRST, RATE, BUDGET_MS),
         lost(&plain, FIRST, RATE, BUDGET_MS)
     );
-    eprintln!(
-        "{how:?}: {} lost with the filter, {} without",
-        with.len(),
-        without.len()
-    );
-    assert!(with.len() <= FIRST as usize / 100, "{how:?}: {with:?}");
-    // A few may be under way at the last of the errors in a row.
+    // What the machine delays is lost too, so those that met the bad replica are counted.
+    let met = |lost: &[(u64, Seen)], got: &AtomicUsize| match how {
+        Bad::Hangs | Bad::Fails => got.load(Ordering::Relaxed),
+        Bad::Refuses => lost.iter().filter(|(_, seen)| seen.status == 503).count(),
+    };
+    let (with, without) = (met(&with, &got), met(&without, &got_without));
+    eprintln!("{how:?}: {with} lost with the filter, {without} without");
     assert!(
-        with.len() <= without.len() + 3,
-        "{how:?}: {} and {}",
-        with.len(),
-        without.len()
+        (1..=FIRST as usize / 100).contains(&with),
+        "{how:?}: {with}"
     );
+    // A few may be under way at the last of the errors in a row.
+    assert!(with <= without + 3, "{how:?}: {with} and {without}");
+    let ejected = "envoy_cluster_outlier_detection_ejections_active";
+    assert_eq!(weir.counter(ejected).await.unwrap(), 1, "{how:?}");
+    got.store(0, Ordering::Relaxed);
     let later = lost(&weir, LATER, RATE, BUDGET_MS).await;
-    assert!(later.is_empty(), "{how:?}: {later:?}");
+    assert_eq!(met(&later, &got), 0, "{how:?}: {later:?}");
     let failing = weir.metric(Metric::Failing, SERVICE, "only").await.unwrap();
     assert_eq!(failing, 0, "{how:?}: the others serve");
 }
@@ -148,7 +161,7 @@ async fn one_bad_replica_of_four_costs_a_few_requests() {
 async fn hung_variant_costs_what_its_trials_do() {
     let quick = good("quick", 20.0).await;
     let large = good("large", 150.0).await;
-    let hung = bad(Bad::Hangs).await;
+    let (hung, got) = bad(Bad::Hangs).await;
     let variant = |name: &str, share: f64, slots: u32, ms: f64| json!({ "name": name, "cluster": name, "share": share, "slots": slots, "service_ms": ms, "accuracy": 70.0 });
     let plan = json!([
         variant("quick", 0.5, 8, 60.0),
@@ -162,12 +175,12 @@ async fn hung_variant_costs_what_its_trials_do() {
         .backend("large", large.addr());
     let weir = envoy(bootstrap, plan, true).await;
     let (rate, seconds) = (40, 20);
-    let lost = lost(&weir, rate * seconds, rate, 600).await;
-    let later = lost.iter().filter(|(place, _)| *place >= rate);
-    let places: Vec<u64> = lost.iter().map(|(place, _)| *place).collect();
-    eprintln!("hung variant: lost {places:?}");
-    let bound = rate * (seconds - 1) / 200;
-    assert!(later.count() as u64 <= bound, "{places:?}");
+    lost(&weir, rate, rate, 600).await;
+    let in_first_second = got.swap(0, Ordering::Relaxed);
+    lost(&weir, rate * (seconds - 1), rate, 600).await;
+    let later = got.load(Ordering::Relaxed) as u64;
+    eprintln!("hung variant: {in_first_second} lost in the first second, {later} later");
+    assert!((1..=rate * (seconds - 1) / 200).contains(&later), "{later}");
     assert_eq!(
         weir.metric(Metric::Failing, SERVICE, "hung").await.unwrap(),
         1

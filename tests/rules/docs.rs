@@ -82,11 +82,17 @@ fn failures_name_tests_that_exist() {
         for test in tests.split(", ") {
             let name = match test.split_once(": ") {
                 Some((file, name)) => {
-                    let file = format!("{}.rs", file.trim_matches('`'));
+                    let name_of = file.trim_matches('`');
+                    let file = format!("{name_of}.rs");
+                    // A test of its own is a folder of that name.
+                    let own = format!("tests/{name_of}/main.rs");
                     texts = sources
                         .iter()
                         .filter(|path| path.starts_with("tests") || path.starts_with("filter"))
-                        .filter(|path| path.file_name().is_some_and(|name| name == &*file))
+                        .filter(|path| {
+                            path.file_name().is_some_and(|name| name == &*file)
+                                || path.ends_with(&own)
+                        })
                         .map(read)
                         .collect();
                     assert!(!texts.is_empty(), "{row}: no file {file}");

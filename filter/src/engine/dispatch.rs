@@ -82,7 +82,8 @@ impl Engine {
                 (true, true) => StageHeader::Remove,
                 (true, false) => StageHeader::Absent,
             },
-            begins: request.deadline.client_at.since(now.mono),
+            begins: (self.config.max_retries == 0)
+                .then(|| request.deadline.client_at.since(now.mono)),
             timeout: (!request.shape.stream)
                 .then(|| request.deadline.client_at.since(now.mono) + self.config.deadline.finish),
             deadline: request.deadline.client_wall,

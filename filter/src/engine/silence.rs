@@ -17,7 +17,7 @@ use crate::routing::router::Requirements;
 use crate::time::{Mono, Span};
 use crate::variant::VariantId;
 
-/// Requests of which at most one is the trial of a silent variant.
+/// Requests of a worker of which at most one is the trial of a silent variant.
 const TRIAL_OF: u64 = 512;
 /// Time after which a trial takes a request in any case.
 const TRIAL_EVERY: Span = Span::from_secs(60);
@@ -89,18 +89,23 @@ impl Engine {
 
     /// Whether the due trial of a variant may take the current request.
     pub(super) fn may_try(&mut self, id: VariantId, grpc: bool, now: Mono) -> bool {
-        let (arrivals, workers) = (self.arrivals, u64::from(self.workers.max(1)));
+        let arrivals = self.arrivals;
         let Some(variant) = self.variants.get_mut(id) else {
             return false;
         };
+        let health = variant.health.of(grpc);
         let trial_from = &mut variant.silence.trial_from;
-        if variant.health.of(grpc).failure() != Some(Failure::Silent) {
+        if health.failure() != Some(Failure::Silent) {
             *trial_from = None;
             return true;
         }
-        let may = trial_from.is_none_or(|(from, at)| from <= arrivals || at <= now);
-        if may {
-            *trial_from = Some((arrivals + TRIAL_OF / workers, now + TRIAL_EVERY));
+        let may = match *trial_from {
+            // Another worker may have had the first one.
+            None => !health.was_tried(),
+            Some((from, at)) => from <= arrivals || at <= now,
+        };
+        if may || trial_from.is_none() {
+            *trial_from = Some((arrivals + TRIAL_OF, now + TRIAL_EVERY));
         }
         may
     }

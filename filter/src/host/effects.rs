@@ -83,8 +83,10 @@ pub(super) fn forward(dispatch: &Dispatch) {
         Some(digits.format(timeout)),
     );
     // As its own timer, so that Envoy counts a replica that hangs, and ejects it.
-    let begins = digits.format(dispatch.begins.as_millis_up().max(1));
-    call::set_request_header("x-envoy-upstream-rq-per-try-timeout-ms", Some(begins));
+    if let Some(begins) = dispatch.begins {
+        let ms = digits.format(begins.as_millis_up().max(1));
+        call::set_request_header("x-envoy-upstream-rq-per-try-timeout-ms", Some(ms));
+    }
     // Overrides the route's own; Envoy's router reads and removes it. It counts hedges as retries too.
     let max_retries = digits.format(dispatch.max_retries);
     call::set_request_header("x-envoy-max-retries", Some(max_retries));

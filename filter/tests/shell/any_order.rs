@@ -85,13 +85,13 @@ fn play(events: Vec<Event>) {
     }
     // Nothing is held for ever.
     envoy.now_ms += 60_000;
-    envoy.settle();
+    envoy.drain();
     let paused = envoy.at(Place::Paused);
     assert!(paused.is_empty(), "neither sent nor answered: {paused:?}");
     for id in envoy.at(Place::Upstream) {
         envoy.disconnect(id);
     }
-    envoy.settle();
+    envoy.drain();
     assert_eq!(
         (envoy.shell.engine.open(), envoy.shell.engine.bytes_held()),
         (0, 0)

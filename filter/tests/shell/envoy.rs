@@ -272,12 +272,12 @@ impl Envoy {
     }
 
     /// Ticks for as long as the filter asks for one at once; returns how many there were.
-    pub(crate) fn settle(&mut self) -> usize {
+    pub(crate) fn drain(&mut self) -> usize {
         let mut ticks = 0;
         while ticks == 0 || self.shell.has_verdicts() {
             self.tick();
             ticks += 1;
-            assert!(ticks < 100_000, "it never settles");
+            assert!(ticks < 100_000, "it never drains");
         }
         ticks
     }
@@ -302,8 +302,8 @@ impl Envoy {
     /// Streams at this place.
     pub(crate) fn at(&self, place: Place) -> Vec<StreamId> {
         let streams = self.streams.iter();
-        let there = streams.filter(|(_, stream)| stream.place == place);
-        there.map(|(id, _)| *id).collect()
+        let found = streams.filter(|(_, stream)| stream.place == place);
+        found.map(|(id, _)| *id).collect()
     }
 }
 

@@ -43,7 +43,7 @@ fn send(envoy: &mut Envoy, many: usize, budget_ms: u64, body_follows: bool) {
 /// beyond it nested in others.
 #[track_caller]
 fn assert_answered(envoy: &mut Envoy, many: usize, reason: &str) {
-    let ticks = envoy.settle();
+    let ticks = envoy.drain();
     assert_eq!(envoy.local.len(), many);
     assert!(
         envoy.local.iter().all(|(_, why)| *why == reason),
@@ -143,7 +143,7 @@ fn body_of_an_evicted_request_does_not_send_it() {
         assert!(envoy.shell.has_verdicts());
         envoy.body(1, 100, complete);
         assert_eq!(envoy.at(Place::Paused), [1, 2, 3], "complete: {complete}");
-        envoy.settle();
+        envoy.drain();
         assert_eq!(envoy.local, [(1, "queue-full")]);
     }
 }

@@ -43,11 +43,17 @@ fn complete_upload_with_earliest_deadline_is_dispatched_first() {
 fn body_above_queue_limit_is_forwarded_while_it_arrives() {
     let mut all = requests(&[(0, 1000), (10, 1000)]);
     uploading(&mut all, 0, 0, 200);
-    let mut scenario = scenario([1, 0]);
-    scenario.proxies.plugin["body"] = json!({ "request_max_bytes": 100_000 });
+    let limits = json!({ "request_max_bytes": 100_000 });
+    let mut two_slots = scenario([2, 0]);
+    two_slots.proxies.plugin["body"] = limits.clone();
     // Its slot is taken after 131,072 bytes; the server works from the last byte on.
-    let ends = played(&scenario, &all, WEIR);
+    let ends = played(&two_slots, &all, WEIR);
     assert_eq!(ends, [(A, 250), (A, 60)]);
+    // Of one slot none is for it.
+    let mut one_slot = scenario([1, 0]);
+    one_slot.proxies.plugin["body"] = limits;
+    let ends = played(&one_slot, &all, WEIR);
+    assert_eq!(ends, [(Fate::Refused("body-bytes-limit"), 150), (A, 60)]);
 }
 
 #[test]
