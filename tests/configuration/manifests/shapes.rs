@@ -142,6 +142,7 @@ shape!(BackendPolicy {
     request_buffer: RequestBuffer,
     load_balancer: Balancer,
     circuit_breaker: Breaker,
+    health_check: HealthCheck,
     timeout: Timeout,
 });
 shape!(RequestBuffer { limit: String });
@@ -152,6 +153,18 @@ shape!(Breaker {
     max_parallel_requests: u32,
     max_parallel_retries: u32,
 });
+shape!(HealthCheck { passive: Passive });
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[allow(dead_code, reason = "reading it is the check")]
+struct Passive {
+    #[serde(rename = "consecutive5XxErrors")]
+    consecutive_errors: u32,
+    consecutive_gateway_errors: u32,
+    interval: String,
+    base_ejection_time: String,
+    max_ejection_percent: u32,
+}
 shape!(Timeout {
     tcp: TcpTimeout,
     http: HttpTimeout
