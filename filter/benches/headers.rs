@@ -10,7 +10,7 @@ use weir_filter::request::deadline::read;
 use weir_filter::request::matching::{HOSTS_MAX, Host, Match, first};
 use weir_filter::request::protocol::{Bypass, Streams, shape};
 use weir_filter::request::skew::{SOURCES_MAX, Sources};
-use weir_filter::request::wire::Wire;
+use weir_filter::request::wire::{Names, Wire};
 use weir_filter::time::{Mono, Now, Span, Wall};
 
 const HEADERS: [(&str, &[u8]); 14] = [
@@ -41,7 +41,11 @@ fn picked(c: &mut Criterion) {
     });
     let claims: Vec<String> = (0..8).map(|i| format!("x-claim-header-{i}")).collect();
     c.bench_function("pick, with 8 configured headers", |b| {
-        b.iter(|| Wire::pick_with(black_box(HEADERS), black_box(&claims)));
+        let names = Names {
+            claims: &claims,
+            budgets: &[],
+        };
+        b.iter(|| Wire::pick_with(black_box(HEADERS), black_box(names)));
     });
     let wire = Wire::pick(HEADERS);
     let (bypass, streams) = (Bypass::default(), Streams::default());

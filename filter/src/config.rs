@@ -7,13 +7,14 @@ use weir_api::{Plan, json};
 
 use crate::coordination::Scope;
 use crate::request::body::Limits;
-use crate::request::deadline;
+use crate::request::deadline::Policy as DeadlinePolicy;
 use crate::request::matching::Match;
 use crate::request::protocol::{Bypass, Streams};
 use crate::waiting::class::Classes;
 
 mod body;
 mod classes;
+mod deadline;
 mod error;
 mod health;
 mod matching;
@@ -57,7 +58,7 @@ pub struct Config {
     /// Limits on the bytes of held bodies.
     pub body: Limits,
     /// Bounds of clients' deadlines.
-    pub deadline: deadline::Policy,
+    pub deadline: DeadlinePolicy,
     /// Estimation of clients' clock offsets.
     pub skew: Skew,
     /// Classes of requests.
@@ -65,6 +66,8 @@ pub struct Config {
     /// Additional headers to extract (for [`Wire::pick_with`](crate::request::wire::Wire::pick_with)): those
     /// that prove classes, and last the one that names the client.
     pub claim_headers: Vec<String>,
+    /// Headers with budgets that are not known to the filter by themselves, in the order of the configuration.
+    pub budget_headers: Vec<String>,
     /// Maximum number of requests that a worker holds.
     pub max_requests: usize,
     /// Workers that queue together.

@@ -2,6 +2,7 @@
 //! bytes of bodies held.
 
 pub mod body;
+pub mod budget;
 pub mod deadline;
 pub mod matching;
 pub mod message;

@@ -20,6 +20,8 @@ pub enum Label {
     Reason(Reason),
     /// A header.
     Header(Field),
+    /// A header with a budget that the configuration names, by its index there.
+    BudgetHeader(u8),
     /// A class; the configuration knows its name.
     Class(ClassId),
     /// A variant, and a group of its requests.

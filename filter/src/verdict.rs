@@ -128,6 +128,8 @@ pub struct Refusal {
     pub expected: Option<Span>,
     /// Variants of the request's list with the reasons why they did not serve it (`x-slo-variants`).
     pub variants: Option<Box<str>>,
+    /// Headers of the request that were ignored because their values are invalid (`x-slo-ignored`).
+    pub ignored: Option<Box<str>>,
     /// Text on an error in the request: printable ASCII without `"`, `\` and `%`.
     pub detail: Option<Box<str>>,
 }
@@ -143,6 +145,7 @@ impl Refusal {
             grpc,
             expected: None,
             variants: None,
+            ignored: None,
             detail: None,
         }
     }

@@ -7,6 +7,7 @@ use weir_api::{Plan, Revision, Share, VariantPlan};
 
 use super::body::RawBody;
 use super::classes::{RawClass, RawClasses};
+use super::deadline::RawDeadline;
 use super::error::wrong;
 use super::health::{self, RawHealth};
 use super::matching::RawMatch;
@@ -15,7 +16,6 @@ use super::protocol::{RawBypass, RawStreams};
 use super::skew::RawSkew;
 use super::{BATCH_WAIT_MAX_MS, Config, ConfigError, OnStale, REQUESTS_MAX, RETRIES_MAX, Role};
 use crate::coordination::Scope;
-use crate::request::deadline;
 use crate::request::wire::CLAIMS_MAX;
 use crate::waiting::class::{Claim, Classes};
 
@@ -57,37 +57,6 @@ pub(super) struct RawConfig {
     plan: Option<RawPlan>,
     #[serde(default)]
     on_stale: OnStale,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RawDeadline {
-    default_ms: u64,
-    min_ms: u64,
-    max_ms: u64,
-    max_age_ms: u64,
-    skew_allowance_ms: u64,
-    reserve_ms: u64,
-    finish_ms: u64,
-    trust_deadline: bool,
-}
-
-impl Default for RawDeadline {
-    fn default() -> RawDeadline {
-        RawDeadline {
-            default_ms: 1000,
-            min_ms: 10,
-            max_ms: 60_000,
-            // Longer than any reasonable upload, shorter than the minutes by which phone clocks are off.
-            max_age_ms: 30_000,
-            // Offset within which NTP keeps clocks, with a margin.
-            skew_allowance_ms: 50,
-            reserve_ms: 0,
-            // Longer than an honest client takes to read an answer that has begun.
-            finish_ms: 10_000,
-            trust_deadline: false,
-        }
-    }
 }
 
 #[derive(Deserialize)]
@@ -197,6 +166,7 @@ impl RawConfig {
             max_skips: self.max_skips,
         };
         let classes = classes.check()?;
+        let (deadline, budget_headers) = self.deadline.check(skew.delay_allowance)?;
         let claim_headers = claim_headers(&classes, skew.policy.source_header.as_deref())?;
         Ok(Config {
             service: self.service,
@@ -206,7 +176,8 @@ impl RawConfig {
             bypass: self.bypass.check()?,
             streams: self.streams.check()?,
             body: self.body.check()?,
-            deadline: self.deadline.check(skew.delay_allowance)?,
+            deadline,
+            budget_headers,
             claim_headers,
             classes,
             skew: skew.policy,
@@ -294,54 +265,6 @@ impl RawQueue {
             return Err(wrong("queue.batch_wait_ms", ms, right));
         }
         Ok(Some(Span::from_millis(ms)))
-    }
-}
-
-impl RawDeadline {
-    fn check(&self, delay_allowance: Span) -> Result<deadline::Policy, ConfigError> {
-        let hour = format!("1 to {HOUR_MS}");
-        for (path, value) in [
-            ("deadline.default_ms", self.default_ms),
-            ("deadline.min_ms", self.min_ms),
-            ("deadline.max_ms", self.max_ms),
-        ] {
-            if !(1..=HOUR_MS).contains(&value) {
-                return Err(wrong(path, value, hour.clone()));
-            }
-        }
-        if self.min_ms > self.max_ms {
-            let right = format!("at most deadline.max_ms ({})", self.max_ms);
-            return Err(wrong("deadline.min_ms", self.min_ms, right));
-        }
-        if !(self.min_ms..=self.max_ms).contains(&self.default_ms) {
-            let right = format!("min_ms to max_ms ({} to {})", self.min_ms, self.max_ms);
-            return Err(wrong("deadline.default_ms", self.default_ms, right));
-        }
-        for (path, value) in [
-            ("deadline.max_age_ms", self.max_age_ms),
-            ("deadline.skew_allowance_ms", self.skew_allowance_ms),
-            ("deadline.finish_ms", self.finish_ms),
-        ] {
-            if value > HOUR_MS {
-                return Err(wrong(path, value, format!("0 to {HOUR_MS}")));
-            }
-        }
-        if self.reserve_ms >= self.max_ms {
-            let right = format!("less than deadline.max_ms ({})", self.max_ms);
-            return Err(wrong("deadline.reserve_ms", self.reserve_ms, right));
-        }
-        let ms = Span::from_millis;
-        Ok(deadline::Policy {
-            default: ms(self.default_ms),
-            min: ms(self.min_ms),
-            max: ms(self.max_ms),
-            max_age: ms(self.max_age_ms),
-            skew_allowance: ms(self.skew_allowance_ms),
-            delay_allowance,
-            reserve: ms(self.reserve_ms),
-            finish: ms(self.finish_ms),
-            trust_deadline: self.trust_deadline,
-        })
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Engine, RefusalContext, Request, State};
 use crate::config::Role;
 use crate::reason::Reason;
 use crate::request::body::HeldBody;
-use crate::request::deadline::{self, Reading};
+use crate::request::deadline::{self, InvalidHeaders, Reading};
 use crate::request::protocol::{self, Shape};
 use crate::request::variant_list::{ListError, Member, Members};
 use crate::request::wire::{Field, Wire};
@@ -94,17 +94,19 @@ impl Engine {
             let named = shape.model.filter(|_| !changes_protocol);
             return ParseOutcome::Bypass(named.map(|_| shape));
         }
-        let class = self.class(incoming);
+        let mut ignored = InvalidHeaders::default();
+        let class = self.class(incoming, &mut ignored);
         shape.stream |= self
             .config
             .classes
             .get(class)
             .is_some_and(|class| class.streams);
-        let context = RefusalContext {
+        let mut context = RefusalContext {
             class,
             grpc: shape.grpc,
             variant: None,
             list: None,
+            ignored,
         };
         let members = match self.members(wire) {
             Ok(members) => members,
@@ -122,6 +124,8 @@ impl Engine {
             sources.zip(incoming.source),
         );
         self.note(&reading);
+        ignored.extend(reading.invalid);
+        context.ignored = ignored;
         let counts_as_demand = !self.was_routed(wire);
         let Ok(deadline) = reading.deadline else {
             self.count_unservable(counts_as_demand);
@@ -140,6 +144,7 @@ impl Engine {
         let min_accuracy = wire.min_accuracy().unwrap_or_else(|| {
             self.stats
                 .count(Metric::InvalidHeaders, Label::Header(Field::MinAccuracy));
+            ignored.add(Field::MinAccuracy);
             0.0
         });
         let before = reading.age.unwrap_or_default() + self.config.deadline.reserve;
@@ -154,6 +159,7 @@ impl Engine {
             shape,
             routed_to: self.routed_to(wire),
             list,
+            ignored,
             stamped: reading.stamped,
             class,
             size: Size::stated(wire.get(Field::ContentLength)),
@@ -216,7 +222,7 @@ impl Engine {
     }
 
     /// Requested class if the request may claim it, else the default.
-    fn class(&mut self, incoming: &IncomingRequest<'_>) -> ClassId {
+    fn class(&mut self, incoming: &IncomingRequest<'_>, ignored: &mut InvalidHeaders) -> ClassId {
         let classes = &self.config.classes;
         let value = incoming.wire.get(Field::Class);
         let requested = classes.lookup(value);
@@ -235,6 +241,7 @@ impl Engine {
             return requested.class;
         }
         let default = classes.default;
+        ignored.add(Field::Class);
         self.stats
             .count(Metric::InvalidHeaders, Label::Header(Field::Class));
         default
@@ -249,9 +256,25 @@ impl Engine {
             self.stats
                 .count(Metric::InvalidHeaders, Label::Header(field));
         }
+        for index in reading.invalid.named() {
+            let label = Label::BudgetHeader(index as u8);
+            self.stats.count(Metric::InvalidHeaders, label);
+        }
         if reading.clamped {
             self.stats.count(Metric::SkewClamped, Label::None);
         }
+    }
+
+    /// Names of the headers of a request that are ignored; `None` without any.
+    pub(super) fn ignored_text(&self, ignored: InvalidHeaders) -> Option<String> {
+        if ignored.is_empty() {
+            return None;
+        }
+        let names = &self.config.budget_headers;
+        let named = ignored.named().filter_map(|index| names.get(index));
+        let names = ignored.iter().map(|field| -> &str { field.name() });
+        let names: Vec<&str> = names.chain(named.map(String::as_str)).collect();
+        Some(names.join(", "))
     }
 
     /// Counts by class; with a single class that would repeat other metrics.

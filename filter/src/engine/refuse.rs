@@ -53,6 +53,9 @@ impl Engine {
         self.count_unservable(!self.was_routed(&incoming.wire));
         self.count_refused(Reason::InvalidVariants, context.class);
         Verdict::Reject(Refusal {
+            ignored: self
+                .ignored_text(context.ignored)
+                .map(String::into_boxed_str),
             detail: Some(text.into_boxed_str()),
             ..Refusal::new(Reason::InvalidVariants, context.grpc)
         })
@@ -67,6 +70,9 @@ impl Engine {
             expected: variant.map(|variant| variant.expected(variant.slots.lanes.1)),
             variants: (context.list.as_deref())
                 .and_then(|list| self.list_text(list))
+                .map(String::into_boxed_str),
+            ignored: self
+                .ignored_text(context.ignored)
                 .map(String::into_boxed_str),
             ..Refusal::new(reason, context.grpc)
         })

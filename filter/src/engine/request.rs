@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::completion::LanePosition;
 use crate::request::body::HeldBody;
-use crate::request::deadline::Deadline;
+use crate::request::deadline::{Deadline, InvalidHeaders};
 use crate::request::protocol::Shape;
 use crate::routing::fallback::VariantList;
 use crate::routing::group_times::Group;
@@ -22,6 +22,8 @@ pub(super) struct Request {
     pub(super) arrived: Now,
     pub(super) min_accuracy: f64,
     pub(super) shape: Shape,
+    /// Headers of it that are ignored because their values are invalid.
+    pub(super) ignored: InvalidHeaders,
     /// Whether the client stated the time of sending.
     pub(super) stamped: bool,
     pub(super) class: ClassId,
@@ -97,6 +99,8 @@ pub(super) struct RefusalContext {
     /// Variant that it was routed to; `None` before routing.
     pub(super) variant: Option<VariantId>,
     pub(super) list: Option<Rc<VariantList>>,
+    /// Headers that are ignored because their values are invalid.
+    pub(super) ignored: InvalidHeaders,
 }
 
 impl Request {
@@ -106,6 +110,7 @@ impl Request {
             grpc: self.shape.grpc,
             variant: Some(self.variant),
             list: self.list.clone(),
+            ignored: self.ignored,
         }
     }
 

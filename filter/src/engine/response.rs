@@ -40,6 +40,8 @@ pub struct Tags {
     /// Variants of the request's list up to that one (`x-slo-variants`), with the reasons why those before it did
     /// not answer.
     pub variants: Option<String>,
+    /// Headers of the request that were ignored because their values are invalid (`x-slo-ignored`).
+    pub ignored: Option<String>,
     /// Time left (`x-slo-remaining-ms`).
     pub remaining: Span,
     /// Time held (`server-timing: queue;dur=…`); `None` at a router, which holds no request.
@@ -71,6 +73,7 @@ impl Engine {
         let remaining = request.deadline.client_at.since(now.mono);
         let came = request.stamped.then_some(request.arrived.wall);
         let (id, list) = (request.variant, request.list.clone());
+        let ignored = request.ignored;
         let grpc = request.shape.grpc;
         if answer.retried > 0 {
             let retried = i64::from(answer.retried);
@@ -80,6 +83,7 @@ impl Engine {
             self.observe(id, grpc, sign, now.mono);
         }
         let variants = list.as_deref().and_then(|list| self.list_text(list));
+        let ignored = self.ignored_text(ignored);
         let variant = self.variants.get_mut(id)?;
         variant.silence.heard_at = now.mono;
         if let Some(expected) = answer.expected.filter(|_| role == Role::Router) {
@@ -88,6 +92,7 @@ impl Engine {
         Some(Tags {
             variant: variant.name.clone(),
             variants,
+            ignored,
             remaining,
             waited: (role != Role::Router).then_some(waited),
             expected: (role == Role::Gate).then(|| variant.expected(now.mono)),

@@ -17,6 +17,9 @@ const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
 /// Header with the variants that a request names and, on answers, with what became of them.
 const VARIANTS: &str = Field::Variants.name();
 
+/// Header with the names of a request's headers that were ignored.
+const IGNORED: &str = "x-slo-ignored";
+
 /// Lets a request pass, without a client's own route key, which must not choose a cluster.
 pub(super) fn pass() {
     call::set_request_header("x-slo-cluster", None);
@@ -113,6 +116,9 @@ pub(super) fn refuse(refusal: &Refusal) {
     if let Some(variants) = &refusal.variants {
         headers.push((VARIANTS, variants));
     }
+    if let Some(ignored) = &refusal.ignored {
+        headers.push((IGNORED, ignored));
+    }
     let mut message = format!("refused by weir: {label}");
     if let Some(detail) = &refusal.detail {
         message.push_str(": ");
@@ -134,6 +140,9 @@ pub(super) fn tag(tags: &Tags, now: Now) {
     call::set_response_header("x-slo-remaining-ms", Some(remaining));
     if let Some(variants) = &tags.variants {
         call::set_response_header(VARIANTS, Some(variants));
+    }
+    if let Some(ignored) = &tags.ignored {
+        call::set_response_header(IGNORED, Some(ignored));
     }
     if let Some(waited) = tags.waited {
         call::add_response_header("server-timing", &queue_timing(waited));

@@ -93,6 +93,11 @@ impl Series {
             Label::Reason(reason) => Rc::from(reason.label()),
             // A metric name cannot contain the colon of a pseudo-header.
             Label::Header(field) => Rc::from(field.name().trim_start_matches(':')),
+            Label::BudgetHeader(index) => {
+                let names = &engine.config().budget_headers;
+                let name = names.get(usize::from(index));
+                name.map_or_else(|| Rc::from(""), |name| Rc::from(name.as_str()))
+            }
             Label::Class(class) => {
                 Rc::from(engine.config().classes.name(class).unwrap_or_default())
             }

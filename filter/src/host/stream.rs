@@ -10,7 +10,7 @@ use crate::config::Role;
 use crate::engine::{ANSWER_BUFFERED, End, IncomingRequest};
 use crate::request::body::BodyChunk;
 use crate::request::protocol;
-use crate::request::wire::Wire;
+use crate::request::wire::{Names, Wire};
 use crate::shell::Phase;
 use crate::verdict::{BodyVerdict, Verdict};
 
@@ -155,11 +155,15 @@ impl HttpContext for Stream {
         }
         let verdict = {
             let mut service = service.borrow_mut();
-            let claims = &service.engine().config().claim_headers;
+            let config = service.engine().config();
+            let names = Names {
+                claims: &config.claim_headers,
+                budgets: &config.budget_headers,
+            };
             let named = headers
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_slice()));
-            let wire = Wire::pick_with(named, claims);
+            let wire = Wire::pick_with(named, names);
             let wants = service.engine().required_lookups(&wire);
             let proof = wants.proof.and_then(call::property);
             let source = wants.source.then(|| source(&service, &wire)).flatten();

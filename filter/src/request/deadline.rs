@@ -1,8 +1,8 @@
 //! Deadline of a request, from its headers.
 //!
-//! deadline = start + budget, each from the first valid header:
-//! budget `x-slo-ms`, `x-llm-d-slo-ttft-ms`, `x-llm-d-inference-ttl`, `grpc-timeout`,
-//! `x-envoy-expected-rq-timeout-ms`, the default; start `x-slo-start`, `x-request-start`, now.
+//! deadline = start + budget, each from the first valid header: the budget's are in [`BudgetHeader::KNOWN`], or configured;
+//! start `x-slo-start`, `x-request-start`, now. Of a header that comes several times, in lines of its own or merged into one
+//! by a proxy, the first value counts.
 //!
 //! A client cannot make its request *more* urgent than the most urgent honest one. Budgets are clamped, a
 //! start in the future or too old counts as now, and a deadline already past is an error ([`Expired`])
@@ -12,8 +12,11 @@
 use crate::request::skew::{Correction, Sources};
 use crate::time::{Mono, Now, Span, Wall};
 
+use super::budget::{BudgetHeader, Source, budget};
 use super::parse;
-use super::wire::{Field, Wire};
+use super::wire::{BUDGETS_MAX, Field, Wire};
+
+const SECOND: Span = Span::from_secs(1);
 
 /// Configured bounds of deadlines.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +40,8 @@ pub struct Policy {
     pub finish: Span,
     /// Whether `x-slo-deadline` of an earlier hop is trusted.
     pub trust_deadline: bool,
+    /// Headers that carry a budget, in order of precedence.
+    pub budgets: Vec<BudgetHeader>,
 }
 
 /// Deadline of a request.
@@ -69,14 +74,39 @@ pub struct Reading {
     pub clamped: bool,
 }
 
-/// Set of [`Field`]s.
+/// Set of [`Field`]s, and of headers with budgets that the configuration names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct InvalidHeaders(u32);
+pub struct InvalidHeaders(u64);
 
 impl InvalidHeaders {
     /// Adds a field.
     pub fn add(&mut self, field: Field) {
         self.0 |= 1 << field as u16;
+    }
+
+    /// Adds the header of a budget.
+    pub(super) fn add_source(&mut self, source: Source) {
+        match source {
+            Source::Known(field) => self.add(field),
+            Source::Named(index) => self.0 |= 1 << (Field::ALL.len() + index),
+        }
+    }
+
+    /// Headers with budgets of the set that the configuration names, by their index there.
+    pub fn named(self) -> impl Iterator<Item = usize> {
+        let named = 0..BUDGETS_MAX;
+        named.filter(move |index| self.0 & (1 << (Field::ALL.len() + index)) != 0)
+    }
+
+    /// Adds all of another set.
+    pub fn extend(&mut self, other: InvalidHeaders) {
+        self.0 |= other.0;
+    }
+
+    /// Whether nothing was invalid.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
     }
 
     /// Fields of the set.
@@ -101,7 +131,7 @@ pub fn read(
     let left = match trusted_left(policy, wire, now, &mut invalid) {
         Some(left) => left,
         None => {
-            let budget = budget(policy, wire, &mut invalid);
+            let budget = budget(policy, wire, now, &mut invalid);
             sent = read_start(policy, wire, now, skew, &mut invalid);
             budget.saturating_sub(sent.map_or(Span::ZERO, |sent| sent.age))
         }
@@ -135,7 +165,7 @@ fn trusted_left(
     let value = wire
         .get(Field::Deadline)
         .filter(|_| policy.trust_deadline)?;
-    let Some(at) = parse::epoch(value) else {
+    let Some(at) = parse::epoch(parse::first(value)).map(|epoch| epoch.at) else {
         invalid.add(Field::Deadline);
         return None;
     };
@@ -144,23 +174,6 @@ fn trusted_left(
         return None;
     }
     Some(at.since(now.wall).min(policy.max))
-}
-
-fn budget(policy: &Policy, wire: &Wire<'_>, invalid: &mut InvalidHeaders) -> Span {
-    for field in Field::BUDGETS {
-        let Some(value) = wire.get(field) else {
-            continue;
-        };
-        let parsed = match field {
-            Field::GrpcTimeout => parse::grpc_timeout(value),
-            _ => parse::millis(value),
-        };
-        match parsed {
-            Some(budget) => return budget.clamp(policy.min, policy.max),
-            None => invalid.add(field),
-        }
-    }
-    policy.default
 }
 
 /// Age of a request by the first valid start that it states, by its client's clock: also where an earlier hop's deadline
@@ -190,12 +203,19 @@ fn read_start(
         let Some(value) = wire.get(field) else {
             continue;
         };
-        let believed = parse::epoch(value).filter(|start| {
-            now.wall.since(*start) <= policy.max_age
-                && start.since(now.wall) <= policy.skew_allowance
+        let believed = parse::epoch(parse::first(value)).filter(|start| {
+            now.wall.since(start.at) <= policy.max_age
+                && start.at.since(now.wall) <= policy.skew_allowance
         });
         match believed {
-            Some(start) => return Some(corrected(policy, start, now, skew)),
+            // It was sent at any time of that second; the latest costs the client nothing, and tells nothing of its clock.
+            Some(start) if start.is_second => {
+                return Some(SendTime {
+                    age: now.wall.since(start.at + SECOND),
+                    clamped: false,
+                });
+            }
+            Some(start) => return Some(corrected(policy, start.at, now, skew)),
             None => invalid.add(field),
         }
     }

@@ -102,8 +102,9 @@ fn member(part: &[u8]) -> Result<Member<'_>, ListError<'_>> {
         let value = value.filter(|_| member.within.is_none());
         let value = value.ok_or(ListError::Parameter(parameter))?;
         // The blanks that other headers may have around a number are none of this list's.
-        let within = (value.trim_ascii() == value).then(|| parse::millis(value));
-        member.within = Some(within.flatten().ok_or(ListError::Within(value))?);
+        let within = (value.trim_ascii() == value).then(|| parse::budget(value, 1_000_000));
+        let within = within.flatten().filter(|within| !within.is_zero());
+        member.within = Some(within.ok_or(ListError::Within(value))?);
     }
     Ok(member)
 }

@@ -4,6 +4,8 @@ use super::parse;
 
 /// Maximum number of additional headers: eight that prove a class, one that names the client.
 pub const CLAIMS_MAX: usize = 9;
+/// Maximum number of headers with a budget that the configuration names beyond those known here.
+pub const BUDGETS_MAX: usize = 8;
 
 /// Header that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -11,12 +13,24 @@ pub const CLAIMS_MAX: usize = 9;
 pub enum Field {
     /// `x-slo-ms`: budget in ms.
     SloMs,
+    /// `x-slo-ttft-ms`: the same until the first byte of an answer that streams.
+    SloTtftMs,
     /// `x-llm-d-slo-ttft-ms`: the same, by llm-d.
     TtftMs,
-    /// `x-llm-d-inference-ttl`: the same, by llm-d.
+    /// `x-llm-d-inference-ttl`: the same, by llm-d, as a Go duration.
     InferenceTtl,
     /// `grpc-timeout`: budget with a unit.
     GrpcTimeout,
+    /// `connect-timeout-ms`: the same, by clients of the Connect protocol.
+    ConnectTimeoutMs,
+    /// `request-timeout-ms`: the same, as proposed for OpenAI's clients.
+    RequestTimeoutMs,
+    /// `x-litellm-timeout`: the same in s, by LiteLLM's clients.
+    LitellmTimeout,
+    /// `x-stainless-read-timeout`: time in s after which OpenAI's client in Python gives up.
+    ReadTimeout,
+    /// `x-stainless-timeout`: the same by those in TypeScript, Go and Java.
+    ClientTimeout,
     /// `x-envoy-expected-rq-timeout-ms`: timeout of an Envoy before this one.
     EnvoyTimeoutMs,
     /// `x-slo-start`: time of sending, Unix epoch.
@@ -49,11 +63,17 @@ pub enum Field {
 
 impl Field {
     /// All fields.
-    pub const ALL: [Field; 18] = [
+    pub const ALL: [Field; 24] = [
         Field::SloMs,
+        Field::SloTtftMs,
         Field::TtftMs,
         Field::InferenceTtl,
         Field::GrpcTimeout,
+        Field::ConnectTimeoutMs,
+        Field::RequestTimeoutMs,
+        Field::LitellmTimeout,
+        Field::ReadTimeout,
+        Field::ClientTimeout,
         Field::EnvoyTimeoutMs,
         Field::Start,
         Field::RequestStart,
@@ -70,11 +90,17 @@ impl Field {
         Field::Upgrade,
     ];
     /// Fields whose values are validated: a client's statements of urgency, rank and choice.
-    pub const VALIDATED: [Field; 11] = [
+    pub const VALIDATED: [Field; 17] = [
         Field::SloMs,
+        Field::SloTtftMs,
         Field::TtftMs,
         Field::InferenceTtl,
         Field::GrpcTimeout,
+        Field::ConnectTimeoutMs,
+        Field::RequestTimeoutMs,
+        Field::LitellmTimeout,
+        Field::ReadTimeout,
+        Field::ClientTimeout,
         Field::EnvoyTimeoutMs,
         Field::Start,
         Field::RequestStart,
@@ -82,14 +108,6 @@ impl Field {
         Field::MinAccuracy,
         Field::Class,
         Field::Variants,
-    ];
-    /// Fields of a budget, in order of precedence.
-    pub const BUDGETS: [Field; 5] = [
-        Field::SloMs,
-        Field::TtftMs,
-        Field::InferenceTtl,
-        Field::GrpcTimeout,
-        Field::EnvoyTimeoutMs,
     ];
     /// Fields of a start, in order of precedence.
     pub const STARTS: [Field; 2] = [Field::Start, Field::RequestStart];
@@ -99,9 +117,15 @@ impl Field {
     pub const fn name(self) -> &'static str {
         match self {
             Field::SloMs => "x-slo-ms",
+            Field::SloTtftMs => "x-slo-ttft-ms",
             Field::TtftMs => "x-llm-d-slo-ttft-ms",
             Field::InferenceTtl => "x-llm-d-inference-ttl",
             Field::GrpcTimeout => "grpc-timeout",
+            Field::ConnectTimeoutMs => "connect-timeout-ms",
+            Field::RequestTimeoutMs => "request-timeout-ms",
+            Field::LitellmTimeout => "x-litellm-timeout",
+            Field::ReadTimeout => "x-stainless-read-timeout",
+            Field::ClientTimeout => "x-stainless-timeout",
             Field::EnvoyTimeoutMs => "x-envoy-expected-rq-timeout-ms",
             Field::Start => "x-slo-start",
             Field::RequestStart => "x-request-start",
@@ -130,14 +154,20 @@ impl Field {
             (11, b'x') => Field::Start,
             (12, b'c') => Field::ContentType,
             (12, b'g') => Field::GrpcTimeout,
+            (13, b'x') if name.ends_with("-ms") => Field::SloTtftMs,
             (13, b'x') => Field::Variant,
             (14, b'c') => Field::ContentLength,
             (14, b'x') if name.as_bytes().get(6) == Some(&b'v') => Field::Variants,
             (14, b'x') if name.ends_with('s') => Field::Stage,
             (14, b'x') => Field::Deadline,
             (15, b'x') => Field::RequestStart,
+            (17, b'x') => Field::LitellmTimeout,
             (18, b'x') => Field::MinAccuracy,
+            (18, b'c') => Field::ConnectTimeoutMs,
+            (18, b'r') => Field::RequestTimeoutMs,
+            (19, b'x') if name.as_bytes().get(2) == Some(&b's') => Field::ClientTimeout,
             (19, b'x') => Field::TtftMs,
+            (24, b'x') => Field::ReadTimeout,
             (21, b'x') => Field::InferenceTtl,
             (30, b'x') => Field::EnvoyTimeoutMs,
             _ => return None,
@@ -152,6 +182,16 @@ impl Field {
 pub struct Wire<'a> {
     values: [Option<&'a [u8]>; Field::ALL.len()],
     claims: [ClaimHeader<'a>; CLAIMS_MAX],
+    budgets: [Option<&'a [u8]>; BUDGETS_MAX],
+}
+
+/// Names of the headers that a configuration adds to those of [`Field`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Names<'a> {
+    /// Headers that prove claims, at most [`CLAIMS_MAX`].
+    pub claims: &'a [String],
+    /// Headers with budgets, at most [`BUDGETS_MAX`].
+    pub budgets: &'a [String],
 }
 
 /// Header that proves a claim only if it occurs once. Proxies append to a client's header, by default as a
@@ -176,13 +216,13 @@ impl<'a> ClaimHeader<'a> {
 impl<'a> Wire<'a> {
     /// Extracts the fields from a request's headers (names in lower case).
     pub fn pick(headers: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Wire<'a> {
-        Wire::pick_with(headers, &[])
+        Wire::pick_with(headers, Names::default())
     }
 
-    /// The same, and the values of the headers named in `claims`, at most [`CLAIMS_MAX`].
+    /// The same, and the values of the headers with these names.
     pub fn pick_with(
         headers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
-        claims: &[String],
+        names: Names<'_>,
     ) -> Wire<'a> {
         let mut wire = Wire::default();
         for (name, value) in headers {
@@ -191,9 +231,14 @@ impl<'a> Wire<'a> {
             {
                 *slot = Some(value);
             }
-            for (claim, slot) in claims.iter().zip(&mut wire.claims) {
+            for (claim, slot) in names.claims.iter().zip(&mut wire.claims) {
                 if claim == name {
                     *slot = slot.and(value);
+                }
+            }
+            for (budget, slot) in names.budgets.iter().zip(&mut wire.budgets) {
+                if budget == name && slot.is_none() {
+                    *slot = Some(value);
                 }
             }
         }
@@ -220,6 +265,12 @@ impl<'a> Wire<'a> {
             Some(ClaimHeader::Once(value)) => Some(value),
             _ => None,
         }
+    }
+
+    /// Value of the header with a budget at `index` of those that the configuration names, if present.
+    #[must_use]
+    pub fn budget(&self, index: usize) -> Option<&'a [u8]> {
+        self.budgets.get(index).copied().flatten()
     }
 
     /// Minimum accuracy, percent; 0 if absent. `None` if invalid.

@@ -40,7 +40,7 @@ fn play(classes: &str, nth: u32, budget_ms: u64) -> [Ends; 2] {
             ("x-tier", class),
         ];
         let claims = engine.config().claim_headers.clone();
-        let wire = Wire::pick_with(headers, &claims);
+        let wire = Wire::pick_with(headers, names(&claims));
         let verdict = engine.on_request(stream, &wire.into(), at(now_ms), &mut Vec::new());
         let took = took_ms(is_long);
         let counted = usize::from(is_long);

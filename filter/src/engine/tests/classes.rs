@@ -8,7 +8,7 @@ const CLASSES: &str = r#","classes":[
 
 fn classed(engine: &mut Engine, stream: StreamId, headers: &[(&str, &[u8])], now: Now) -> Verdict {
     let claims = engine.config().claim_headers.clone();
-    let wire = Wire::pick_with(headers.iter().copied(), &claims);
+    let wire = Wire::pick_with(headers.iter().copied(), names(&claims));
     let mut others = Vec::new();
     let verdict = engine.on_request(stream, &wire.into(), now, &mut others);
     assert_eq!(others, []);

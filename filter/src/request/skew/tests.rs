@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::request::budget::BudgetHeader;
 use crate::request::deadline::{Policy, Reading, read};
 use crate::request::wire::{Field, Wire};
 use crate::time::{Now, Wall};
@@ -22,6 +23,7 @@ fn policy() -> Policy {
         delay_allowance: ms(250),
         finish: Span::from_secs(10),
         reserve: ms(0),
+        budgets: BudgetHeader::KNOWN.to_vec(),
         trust_deadline: false,
     }
 }

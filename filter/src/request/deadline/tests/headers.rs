@@ -30,6 +30,28 @@ fn each_field_is_found_only_by_its_name() {
     );
 }
 
+/// Fields with a budget.
+const BUDGETS: [Field; 11] = [
+    Field::SloMs,
+    Field::SloTtftMs,
+    Field::TtftMs,
+    Field::InferenceTtl,
+    Field::GrpcTimeout,
+    Field::ConnectTimeoutMs,
+    Field::RequestTimeoutMs,
+    Field::LitellmTimeout,
+    Field::ReadTimeout,
+    Field::ClientTimeout,
+    Field::EnvoyTimeoutMs,
+];
+
+fn names(claims: &[String]) -> Names<'_> {
+    Names {
+        claims,
+        budgets: &[],
+    }
+}
+
 #[test]
 fn configured_headers_are_extracted() {
     let claims = ["x-team", "x-slo-class", "x-team", "x-gone"].map(str::to_owned);
@@ -38,7 +60,7 @@ fn configured_headers_are_extracted() {
         ("x-slo-class", b"gold"),
         ("X-Gone", b"no"),
     ];
-    let wire = Wire::pick_with(headers, &claims);
+    let wire = Wire::pick_with(headers, names(&claims));
     assert_eq!(wire.claim(0), Some(&b"blue"[..]));
     assert_eq!(wire.claim(1), Some(&b"gold"[..]));
     assert_eq!(wire.get(Field::Class), Some(&b"gold"[..]));
@@ -48,7 +70,7 @@ fn configured_headers_are_extracted() {
 
     let many: Vec<String> = (0..CLAIMS_MAX + 3).map(|i| format!("x-{i}")).collect();
     let headers = many.iter().map(|name| (name.as_str(), name.as_bytes()));
-    let wire = Wire::pick_with(headers, &many);
+    let wire = Wire::pick_with(headers, names(&many));
     for (index, name) in many.iter().enumerate() {
         let kept = (index < CLAIMS_MAX).then_some(name.as_bytes());
         assert_eq!(wire.claim(index), kept);
@@ -69,7 +91,7 @@ fn repeated_claim_header_has_no_value() {
         ("x-slo-class", b"bulk"),
         ("x-team", b"vision"),
     ];
-    let wire = Wire::pick_with(headers, &claims);
+    let wire = Wire::pick_with(headers, names(&claims));
     assert_eq!(wire.claim(0), None, "three lines");
     assert_eq!(wire.claim(1), None, "the same twice");
     assert_eq!(wire.claim(2), None);
@@ -152,6 +174,7 @@ proptest! {
             let trusted = trust_deadline
                 && wire.get(Field::Deadline).is_some()
                 && !reading.invalid.iter().any(|field| field == Field::Deadline);
+            let has_budget = BUDGETS.iter().any(|field| wire.get(*field).is_some());
             match reading.deadline {
                 Ok(deadline) => {
                     prop_assert!(deadline.at > now().mono);
@@ -161,7 +184,8 @@ proptest! {
                         prop_assert!(deadline.at >= now().mono + policy.min);
                     }
                 }
-                Err(Expired) => prop_assert!(reading.age.is_some() || trusted),
+                // Or a budget says that nothing is left.
+                Err(Expired) => prop_assert!(reading.age.is_some() || trusted || has_budget),
             }
             prop_assert!(reading.age.is_none_or(|age| age <= policy.max_age));
             prop_assert!(!reading.clamped, "one stamp moves nothing");
@@ -176,7 +200,7 @@ proptest! {
         let all = read(&policy(), &wire_of(&headers), now(), None);
         let mut own: Vec<(Field, Vec<u8>)> = Vec::new();
         for (field, value) in &headers {
-            let of_deadline = Field::BUDGETS.contains(field) || Field::STARTS.contains(field);
+            let of_deadline = BUDGETS.contains(field) || Field::STARTS.contains(field);
             if of_deadline && own.iter().all(|(seen, _)| seen != field) {
                 own.push((*field, value.clone()));
             }
@@ -187,7 +211,7 @@ proptest! {
     /// Arbitrary bytes as a budget leave the default, in full.
     #[test]
     fn invalid_budget_bytes_give_the_default(value in prop::collection::vec(128..=255_u8, 0..200)) {
-        for field in Field::BUDGETS {
+        for field in BUDGETS {
             let headers = [(field, value.clone())];
             let reading = read(&policy(), &wire_of(&headers), now(), None);
             prop_assert_eq!(reading.deadline.unwrap().at, now().mono + policy().default);
