@@ -107,6 +107,12 @@ impl Shell {
         self.engine.on_answer(stream, answer, now)
     }
 
+    /// Handles the first byte of a response that streams.
+    pub fn on_first_byte(&mut self, stream: StreamId, now: Now) {
+        self.outbox.cancel(stream);
+        self.engine.on_first_byte(stream, now);
+    }
+
     /// Handles the end of a stream.
     pub fn on_end(&mut self, stream: StreamId, end: End, now: Now) {
         let end = match self.outbox.cancel(stream) {

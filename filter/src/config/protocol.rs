@@ -5,8 +5,8 @@ use serde::Deserialize;
 use super::ConfigError;
 use super::error::wrong;
 use crate::request::protocol::{
-    Bypass, GET_PATHS, METHODS, METHODS_MAX, PATHS, PATHS_MAX, PATTERN_BYTES_MAX, Pattern, STREAMS,
-    Streams,
+    Bypass, GET_PATHS, METHODS, METHODS_MAX, PATHS, PATHS_MAX, PATTERN_BYTES_MAX, Pattern,
+    STREAMED, STREAMS, Streams,
 };
 
 /// Absent keys keep their defaults; an empty list is empty.
@@ -61,10 +61,9 @@ pub(super) struct RawStreams {
 
 impl Default for RawStreams {
     fn default() -> RawStreams {
-        let streams = STREAMS.map(str::to_owned).to_vec();
         RawStreams {
-            requests: streams.clone(),
-            answers: streams,
+            requests: STREAMS.map(str::to_owned).to_vec(),
+            answers: STREAMED.map(str::to_owned).to_vec(),
         }
     }
 }

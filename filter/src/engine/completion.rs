@@ -98,9 +98,11 @@ impl Engine {
         let lane = flight.lane;
         if end == End::Answered {
             variant.answered_at = now.mono;
-            variant.note_end(flight.sent, now.mono);
-            if !variant.is_flat {
-                variant.slots.release_passed(flight.sent);
+            if !request.shape.stream {
+                variant.note_end(flight.sent, now.mono);
+                if !variant.is_flat {
+                    variant.slots.release_passed(flight.sent);
+                }
             }
         }
         let orphaned = matches!(end, End::TimedOut | End::Disconnected) && !variant.cancels;
@@ -131,7 +133,12 @@ impl Engine {
             variant.slots.release(lane.ordinal);
         }
         // An aborted execution took at least this long. While the body was incoming, the time was the client's.
-        let measured = matches!(end, End::Answered | End::TimedOut) && !flight.failed;
+        // How long a stream goes on says nothing of when it begins, which is measured with its first byte.
+        let measured = match end {
+            End::Answered => !flight.failed && !request.shape.stream,
+            End::TimedOut => !flight.failed,
+            End::Unreachable | End::Failed | End::Disconnected | End::Unsent => false,
+        };
         variant.completion = Some(Completion {
             sent: flight.sent,
             at: now.mono,

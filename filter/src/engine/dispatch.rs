@@ -2,6 +2,7 @@
 
 use weir_api::metrics::Metric;
 
+use super::request::Streamed;
 use super::{End, Engine, Flight, LanePosition, Request, State, StreamId};
 use crate::config::Role;
 use crate::reason::Reason;
@@ -60,6 +61,7 @@ impl Engine {
             expected: server_wait + service.max(variant.planned),
             failed: false,
             answered: false,
+            streamed: Streamed::default(),
             owns_slot: owns_slots,
         });
         let ends_at = request.deadline.client_at + self.host_timer;
@@ -104,6 +106,9 @@ impl Engine {
         if !flight.answered {
             self.cancel_timer(stream, request);
         }
+        if let Some(until) = flight.streamed.reader_until {
+            self.timers.cancel(until, stream);
+        }
         if flight.owns_slot {
             self.free_slot(stream, request, flight, end, now);
         }
@@ -119,8 +124,10 @@ impl Engine {
     /// Counts the outcome of a request. Gates count outcomes; a router counts only its own refusals, and the latency of
     /// what it has counted as demand.
     fn count_outcome(&mut self, request: &Request, flight: Flight, end: End, now: Now) {
+        // Of an answer that streams its first byte counts.
+        let answered_at = flight.streamed.begun_at.unwrap_or(now.mono);
         if end == End::Answered && !flight.failed && request.counts_as_demand {
-            let here = now.mono.since(request.arrived.mono);
+            let here = answered_at.since(request.arrived.mono);
             let latency = request.since_send + here;
             self.stats.time(Metric::LatencyMs, Label::None, latency);
         }
@@ -133,7 +140,7 @@ impl Engine {
             }
             End::Answered => {
                 self.stats.count(Metric::Served, label);
-                if now.mono > request.deadline.client_at {
+                if answered_at > request.deadline.client_at {
                     self.stats.count(Metric::Late, label);
                 } else if !flight.failed {
                     self.stats.count(Metric::OnTime, label);

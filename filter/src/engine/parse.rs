@@ -126,7 +126,7 @@ impl Engine {
         self.note(&reading);
         ignored.extend(reading.invalid);
         context.ignored = ignored;
-        let counts_as_demand = !self.was_routed(wire);
+        let counts_as_demand = !self.was_routed(wire) && !is_retry(wire);
         let Ok(deadline) = reading.deadline else {
             self.count_unservable(counts_as_demand);
             return ParseOutcome::Refused(Reason::Expired, context);
@@ -283,4 +283,13 @@ impl Engine {
             self.stats.count(metric, Label::Class(class));
         }
     }
+}
+
+/// Whether a caller's proxy tries the request again: it was demand when it came first.
+pub(super) fn is_retry(wire: &Wire<'_>) -> bool {
+    let attempt = wire.get(Field::AttemptCount);
+    attempt.is_some_and(|attempt| {
+        let is_number = !attempt.is_empty() && attempt.iter().all(u8::is_ascii_digit);
+        is_number && attempt != b"1"
+    })
 }

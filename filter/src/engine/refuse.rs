@@ -2,6 +2,7 @@
 
 use weir_api::metrics::Metric;
 
+use super::parse::is_retry;
 use super::{Engine, IncomingRequest, RefusalContext, Request, State};
 use crate::config::Role;
 use crate::reason::Reason;
@@ -50,7 +51,8 @@ impl Engine {
     ) -> Verdict {
         let label = Label::Header(Field::Variants);
         self.stats.count(Metric::InvalidHeaders, label);
-        self.count_unservable(!self.was_routed(&incoming.wire));
+        let counts_as_demand = !self.was_routed(&incoming.wire) && !is_retry(&incoming.wire);
+        self.count_unservable(counts_as_demand);
         self.count_refused(Reason::InvalidVariants, context.class);
         Verdict::Reject(Refusal {
             ignored: self

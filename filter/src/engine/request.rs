@@ -85,10 +85,23 @@ pub(super) struct Flight {
     pub(super) expected: Span,
     /// Whether upstream's answer is an error, which is no measurement of the service time.
     pub(super) failed: bool,
-    /// Whether upstream's answer has begun.
+    /// Whether upstream's answer has begun: one that streams, with its first byte.
     pub(super) answered: bool,
+    /// Progress of an answer that streams.
+    pub(super) streamed: Streamed,
     /// Whether it still has its slot.
     pub(super) owns_slot: bool,
+}
+
+/// Progress of an answer that streams.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Streamed {
+    /// Whether its headers have come, and its first byte has not.
+    pub(super) awaits_byte: bool,
+    /// Time of its first byte.
+    pub(super) begun_at: Option<Mono>,
+    /// Time by which its client must have taken more of it, once that has filled Envoy's buffer.
+    pub(super) reader_until: Option<Mono>,
 }
 
 /// Properties of a request that its refusal depends on.

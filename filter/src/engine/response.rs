@@ -8,8 +8,9 @@ use super::{End, Engine, State, StreamId};
 use crate::config::Role;
 use crate::health::HealthSignal;
 use crate::reason::Reason;
+use crate::routing::service_time::Took;
 use crate::stats::Label;
-use crate::time::{Now, Span, Wall};
+use crate::time::{Mono, Now, Span, Wall};
 use crate::variant::VariantId;
 use crate::verdict::Verdict;
 
@@ -32,6 +33,10 @@ pub struct Answer {
 /// `per_connection_buffer_limit_bytes` in the shipped files. The time after them may be the client's.
 pub const ANSWER_BUFFERED: usize = 65_536;
 
+/// Least and longest time for which a stream's client need not take anything before its slot is free.
+const READER_MIN: Span = Span::from_secs(2);
+const READER_MAX: Span = Span::from_secs(60);
+
 /// Tags of a response from upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tags {
@@ -42,6 +47,9 @@ pub struct Tags {
     pub variants: Option<String>,
     /// Headers of the request that were ignored because their values are invalid (`x-slo-ignored`).
     pub ignored: Option<String>,
+    /// Whether the response streams, so that it begins with its first byte ([`Engine::on_first_byte`]). Its headers are held
+    /// until then: at the deadline it can still be refused.
+    pub awaits_byte: bool,
     /// Time left (`x-slo-remaining-ms`).
     pub remaining: Span,
     /// Time held (`server-timing: queue;dur=…`); `None` at a router, which holds no request.
@@ -64,10 +72,14 @@ impl Engine {
             return None;
         };
         flight.failed = answer.failed;
-        if !std::mem::replace(&mut flight.answered, true) {
+        let awaits_byte = request.shape.stream && !request.uploading && !answer.failed;
+        if awaits_byte && !flight.answered {
+            flight.streamed.awaits_byte = true;
+        } else if !std::mem::replace(&mut flight.answered, true) {
             // A response that has begun may finish: cut off it would be useless.
             let ends_at = request.deadline.client_at + self.host_timer;
             self.timers.cancel(ends_at, stream);
+            flight.streamed.begun_at = request.shape.stream.then_some(now.mono);
         }
         let waited = flight.sent.since(request.complete_at);
         let remaining = request.deadline.client_at.since(now.mono);
@@ -93,6 +105,7 @@ impl Engine {
             variant: variant.name.clone(),
             variants,
             ignored,
+            awaits_byte,
             remaining,
             waited: (role != Role::Router).then_some(waited),
             expected: (role == Role::Gate).then(|| variant.expected(now.mono)),
@@ -100,8 +113,84 @@ impl Engine {
         })
     }
 
+    /// Handles the first byte of a response whose headers have left it open ([`Tags::awaits_byte`]): a stream has begun.
+    pub fn on_first_byte(&mut self, stream: StreamId, now: Now) {
+        let Some(request) = self.requests.get_mut(&stream) else {
+            return;
+        };
+        let (id, group) = (request.variant, request.group());
+        let State::InFlight(flight) = &mut request.state else {
+            return;
+        };
+        if !std::mem::take(&mut flight.streamed.awaits_byte) {
+            return;
+        }
+        flight.answered = true;
+        flight.streamed.begun_at = Some(now.mono);
+        let flight = *flight;
+        let ends_at = request.deadline.client_at + self.host_timer;
+        self.timers.cancel(ends_at, stream);
+        let Some(variant) = self.variants.get_mut(id) else {
+            return;
+        };
+        let waited = flight.lane.server_wait.unwrap_or_default();
+        if self.config.correct && flight.owns_slot {
+            let took = Took {
+                time: now.mono.since(flight.sent + waited),
+                completed: true,
+            };
+            variant.observe(group, flight.planned, took, now.mono);
+        }
+    }
+
+    /// Gives the client of a stream, of which Envoy's buffer is full, time to take more of it: twice what the server took for
+    /// as much. The slot of one that takes longer is free: it is the client that the server waits for.
+    fn await_reader(&mut self, stream: StreamId, now: Mono) {
+        let Some(request) = self.requests.get_mut(&stream) else {
+            return;
+        };
+        let State::InFlight(flight) = &mut request.state else {
+            return;
+        };
+        if !flight.owns_slot || !flight.answered {
+            return;
+        }
+        let begun_at = flight.streamed.begun_at.unwrap_or(flight.sent);
+        let patience = (now.since(begun_at) * 2).clamp(READER_MIN, READER_MAX);
+        let until = now + patience;
+        let before = flight.streamed.reader_until.replace(until);
+        if let Some(before) = before {
+            self.timers.cancel(before, stream);
+        }
+        self.timers.set(until, stream);
+    }
+
+    /// Frees the slot of a stream whose client has not taken more of it in time.
+    pub(super) fn reader_expires(
+        &mut self,
+        stream: StreamId,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let Some(request) = self.requests.get_mut(&stream) else {
+            return;
+        };
+        let State::InFlight(flight) = &mut request.state else {
+            return;
+        };
+        flight.streamed.reader_until = None;
+        if !std::mem::replace(&mut flight.owns_slot, false) {
+            return;
+        }
+        let (flight, freed) = (*flight, request.clone());
+        request.uploading = false;
+        self.free_slot(stream, &freed, flight, End::Answered, now);
+        self.dispatch_variant(freed.variant, false, now, verdicts);
+    }
+
     /// Handles a response that exceeds Envoy's buffer, so that its client's reading may delay the rest: the
-    /// server's part is over, and its slot is free. Except for a stream, which the server is still producing.
+    /// server's part is over, and its slot is free. A stream, which the server is still producing, keeps it for as long as its
+    /// client takes more; called again each time that the buffer could be full again.
     pub fn on_response_exceeds_buffer(
         &mut self,
         stream: StreamId,
@@ -114,7 +203,10 @@ impl Engine {
         let State::InFlight(flight) = &mut request.state else {
             return;
         };
-        if request.shape.stream || !std::mem::replace(&mut flight.owns_slot, false) {
+        if request.shape.stream {
+            return self.await_reader(stream, now.mono);
+        }
+        if !std::mem::replace(&mut flight.owns_slot, false) {
             return;
         }
         let (flight, freed) = (*flight, request.clone());

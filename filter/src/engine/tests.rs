@@ -28,6 +28,7 @@ mod servers;
 mod shared_times;
 mod silence;
 mod size_times;
+mod streams;
 mod uploads;
 mod workers;
 

@@ -222,6 +222,10 @@ impl Service {
         self.shell.on_answer(stream, answer, now)
     }
 
+    pub(super) fn on_first_byte(&mut self, stream: StreamId, now: Now) {
+        self.shell.on_first_byte(stream, now);
+    }
+
     pub(super) fn engine(&self) -> &Engine {
         &self.shell.engine
     }

@@ -34,6 +34,8 @@ pub(super) struct Stream {
     grpc: bool,
     /// Bytes of the response's body so far.
     answered: usize,
+    /// Whether the response's headers are held for its first byte.
+    awaits_byte: bool,
 }
 
 impl Stream {
@@ -45,6 +47,7 @@ impl Stream {
             phase: Phase::Passing,
             grpc: false,
             answered: 0,
+            awaits_byte: false,
         }
     }
 
@@ -229,27 +232,39 @@ impl HttpContext for Stream {
                 drop(service);
                 if let Some(tags) = tags {
                     tag(&tags, now);
+                    self.awaits_byte = tags.awaits_byte && !end_of_stream;
                 }
                 if end_of_stream {
                     self.end(End::Answered);
                 }
             }
         }
-        Action::Continue
+        action(!self.awaits_byte)
     }
 
     fn on_http_response_body(&mut self, size: usize, end_of_stream: bool) -> Action {
+        if self.awaits_byte {
+            if size == 0 && !end_of_stream {
+                return Action::Pause;
+            }
+            self.awaits_byte = false;
+            if let Some(service) = self.open_at() {
+                service.borrow_mut().on_first_byte(self.id, call::now());
+            }
+        }
         let before = self.answered;
         self.answered = before.saturating_add(size);
+        let buffers = |bytes: usize| bytes.saturating_sub(1) / ANSWER_BUFFERED;
         if end_of_stream {
             self.end(End::Answered);
-        } else if before <= ANSWER_BUFFERED && self.answered > ANSWER_BUFFERED {
+        } else if buffers(before) < buffers(self.answered) {
             self.exceeds_buffer();
         }
         Action::Continue
     }
 
     fn on_http_response_trailers(&mut self, _: usize) -> Action {
+        self.awaits_byte = false;
         self.end(End::Answered);
         Action::Continue
     }

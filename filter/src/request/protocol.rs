@@ -57,6 +57,18 @@ pub const GET_PATHS: [&str; 7] = [
 
 /// Paths of bidirectional streams by default: those of the Open Inference Protocol.
 pub const STREAMS: [&str; 1] = ["/inference.GRPCInferenceService/ModelStreamInfer"];
+/// Paths of answers that stream by default: the same, and those of servers of language models. Where a client wants no
+/// stream, the first byte is the answer's all the same.
+pub const STREAMED: [&str; 8] = [
+    "/inference.GRPCInferenceService/ModelStreamInfer",
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/generate_stream",
+    "/v2/models/*/generate_stream",
+    "/v2/models/*/infer_stream",
+];
 
 /// Paths of streams. A client's `accept` header does not make a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]

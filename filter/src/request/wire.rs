@@ -59,11 +59,13 @@ pub enum Field {
     ContentLength,
     /// `upgrade`: to another protocol.
     Upgrade,
+    /// `x-envoy-attempt-count`: number of this try, by the Envoy of a caller that retries.
+    AttemptCount,
 }
 
 impl Field {
     /// All fields.
-    pub const ALL: [Field; 24] = [
+    pub const ALL: [Field; 25] = [
         Field::SloMs,
         Field::SloTtftMs,
         Field::TtftMs,
@@ -88,6 +90,7 @@ impl Field {
         Field::ContentType,
         Field::ContentLength,
         Field::Upgrade,
+        Field::AttemptCount,
     ];
     /// Fields whose values are validated: a client's statements of urgency, rank and choice.
     pub const VALIDATED: [Field; 17] = [
@@ -140,6 +143,7 @@ impl Field {
             Field::ContentType => "content-type",
             Field::ContentLength => "content-length",
             Field::Upgrade => "upgrade",
+            Field::AttemptCount => "x-envoy-attempt-count",
         }
     }
 
@@ -168,6 +172,7 @@ impl Field {
             (19, b'x') if name.as_bytes().get(2) == Some(&b's') => Field::ClientTimeout,
             (19, b'x') => Field::TtftMs,
             (24, b'x') => Field::ReadTimeout,
+            (21, b'x') if name.as_bytes().get(2) == Some(&b'e') => Field::AttemptCount,
             (21, b'x') => Field::InferenceTtl,
             (30, b'x') => Field::EnvoyTimeoutMs,
             _ => return None,

@@ -40,6 +40,56 @@ async fn started_event_stream_is_not_cut_by_the_budget() {
     assert!(number(&headers, "x-envoy-expected-rq-timeout-ms") <= 700);
 }
 
+/// As clients of language models want it: the time to the first token, on a path that needs no configuration.
+#[tokio::test]
+async fn streams_are_on_time_with_their_first_byte() {
+    let slow = Variant {
+        slots: 2,
+        service_ms: 300.0,
+        ..ONE
+    };
+    let scene = Scene::start(&[slow], 1, |bootstrap, plugin| {
+        // The first of twenty events comes after 15 ms.
+        plugin["plan"]["variants"][0]["service_ms"] = json!(15);
+        bootstrap
+    })
+    .await
+    .unwrap();
+    const PAIRS: u64 = 20;
+    for _ in 0..PAIRS {
+        let pair = [0, 1].map(|_| {
+            let request = scene
+                .client
+                .post(url(&scene, "/v1/chat/completions?events=20"));
+            Scene::spawn(request.header("x-slo-ttft-ms", 150).body("{}"))
+        });
+        for one in pair {
+            let seen = one.await.unwrap().unwrap();
+            assert_eq!(seen.refusal(), (200, ""));
+            let text = String::from_utf8_lossy(&seen.body).into_owned();
+            assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+        }
+    }
+    scene
+        .until(Metric::OnTime, ONE.name, 2 * PAIRS)
+        .await
+        .unwrap();
+    assert_eq!(scene.metric(Metric::Late, ONE.name).await.unwrap(), 0);
+    let all_at_once = scene.backends[0].executions();
+    assert_eq!(all_at_once.len() as u64, 2 * PAIRS);
+}
+
+/// A server that sends its headers at once has not begun to answer.
+#[tokio::test]
+async fn headers_without_a_byte_are_refused_at_the_deadline() {
+    let scene = with_streams(json!(["/v1/stream"])).await;
+    scene.backends[0].slow_by(100.0).unwrap();
+    let events = scene.client.post(url(&scene, "/v1/stream?events=2"));
+    let seen = see(events.header("x-slo-ms", "700")).await.unwrap();
+    assert_eq!(seen.refusal(), (504, "expired"));
+    scene.until(Metric::SlotsInUse, "small", 0).await.unwrap();
+}
+
 /// With all slots taken and a full queue, requests that need no slot do not wait.
 #[tokio::test]
 async fn bypassed_requests_pass_with_every_slot_taken() {

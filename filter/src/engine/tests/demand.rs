@@ -40,6 +40,19 @@ fn stamped(engine: &mut Engine, ms: &str, sent_ms_ago: u64, rest: IncomingReques
     engine.on_request(1, &incoming, at(0), &mut Vec::new())
 }
 
+/// A caller's proxy that retries a refusal three times is no threefold demand.
+#[test]
+fn retry_by_a_callers_proxy_is_no_new_demand() {
+    let mut engine = engine(&[variant("a", 1.0, 9, 10.0)], "");
+    for (attempt, arrivals) in [("1", 1), ("2", 0), ("3", 0), ("many", 1), ("", 1)] {
+        let headers = [("x-envoy-attempt-count", attempt.as_bytes())];
+        let stream = counts(&mut engine).0 as StreamId;
+        request(&mut engine, stream, &headers, at(0));
+        end(&mut engine, stream, End::Answered, at(1));
+        assert_eq!(counts(&mut engine).0, arrivals, "attempt '{attempt}'");
+    }
+}
+
 #[test]
 fn request_that_no_variant_could_serve_is_not_demand() {
     let mut engine = engine(&[slow_now()], PLAN_HOLDS);

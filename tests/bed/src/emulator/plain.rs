@@ -13,7 +13,7 @@ use axum::extract::ws::{WebSocket, WebSocketUpgrade};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use futures_util::stream;
 use serde::Deserialize;
@@ -35,6 +35,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/predict", get(about).post(predict).options(methods))
         .route("/v1/stream", get(events).post(events))
+        .route("/v1/chat/completions", post(events))
         .route("/ws", any(echo))
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::request::protocol::{Bypass, Streams, shape};
-use crate::request::wire::CLAIMS_MAX;
+use crate::request::wire::{CLAIMS_MAX, Names};
 
 #[test]
 fn each_field_is_found_only_by_its_name() {
