@@ -289,7 +289,7 @@ impl Engine {
 pub(super) fn is_retry(wire: &Wire<'_>) -> bool {
     let attempt = wire.get(Field::AttemptCount);
     attempt.is_some_and(|attempt| {
-        let is_number = !attempt.is_empty() && attempt.iter().all(u8::is_ascii_digit);
+        let is_number = (1..=3).contains(&attempt.len()) && attempt.iter().all(u8::is_ascii_digit);
         is_number && attempt != b"1"
     })
 }
