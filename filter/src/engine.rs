@@ -44,6 +44,7 @@ mod refuse;
 mod request;
 mod response;
 mod route;
+mod served;
 mod silence;
 mod slots;
 mod timers;

@@ -10,7 +10,8 @@
 //! clients of one of them use, or have only one of the two ports open.
 //!
 //! Only the server is judged: a client's own mistakes (4xx) show only that the server answers. 404 is an
-//! exception, because model servers return it for a model that is not loaded.
+//! exception, because model servers return it for a model that is not loaded: for a path that the variant has lately served
+//! (the engine remembers a few), and not for names that a client makes up.
 
 use crate::reason::Reason;
 use crate::time::{Mono, Span};
@@ -57,8 +58,10 @@ pub enum HealthSignal {
     Served,
     /// It answered with a client error.
     Answered,
-    /// It answered with a server error, or does not know the model.
+    /// It answered with a server error.
     Erred,
+    /// It does not know the path, or the model: it has not loaded it, or the client has made the name up.
+    NotFound,
     /// It could not be reached.
     Unreachable,
     /// It has answered nothing since a request was sent, for as long as that should have taken, until its deadline.
@@ -117,10 +120,13 @@ impl HealthSignal {
             return unreachable.then_some(HealthSignal::Unreachable);
         }
         Some(match (status, grpc) {
-            (404 | 500.., _) => HealthSignal::Erred,
+            (404, _) => HealthSignal::NotFound,
+            (500.., _) => HealthSignal::Erred,
             (400.., _) => HealthSignal::Answered,
-            // Unknown, not found, unimplemented, internal, unavailable, data loss.
-            (_, Some(2 | 5 | 12 | 13 | 14 | 15)) => HealthSignal::Erred,
+            // Not found, unimplemented.
+            (_, Some(5 | 12)) => HealthSignal::NotFound,
+            // Unknown, internal, unavailable, data loss.
+            (_, Some(2 | 13 | 14 | 15)) => HealthSignal::Erred,
             (_, Some(1..)) => HealthSignal::Answered,
             (_, None | Some(0)) => HealthSignal::Served,
         })
@@ -167,7 +173,7 @@ impl Health {
             (HealthSignal::Answered, Some(Failure::Unreachable | Failure::Silent)) => {
                 self.recover()
             }
-            (HealthSignal::Erred, None | Some(Failure::Unreachable)) => {
+            (HealthSignal::Erred | HealthSignal::NotFound, None | Some(Failure::Unreachable)) => {
                 self.add(1, Failure::Errors, now, policy);
             }
             (HealthSignal::Silent, None | Some(Failure::Unreachable)) => {
@@ -181,7 +187,7 @@ impl Health {
             }
             (HealthSignal::Answered, None | Some(Failure::Errors))
             | (
-                HealthSignal::Erred | HealthSignal::Silent,
+                HealthSignal::Erred | HealthSignal::NotFound | HealthSignal::Silent,
                 Some(Failure::Errors | Failure::Silent),
             ) => {}
         }

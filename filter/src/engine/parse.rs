@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use weir_api::metrics::Metric;
 
+use super::served::PathHash;
 use super::{Engine, RefusalContext, Request, State};
 use crate::config::Role;
 use crate::reason::Reason;
@@ -160,6 +161,7 @@ impl Engine {
             routed_to: self.routed_to(wire),
             list,
             ignored,
+            path: PathHash::of(wire),
             stamped: reading.stamped,
             class,
             size: Size::stated(wire.get(Field::ContentLength)),

@@ -14,6 +14,8 @@ use crate::variant::VariantId;
 use crate::waiting::class::ClassId;
 use crate::waiting::queue::Place;
 
+use super::served::PathHash;
+
 #[derive(Debug, Clone)]
 pub(super) struct Request {
     pub(super) deadline: Deadline,
@@ -24,6 +26,8 @@ pub(super) struct Request {
     pub(super) shape: Shape,
     /// Headers of it that are ignored because their values are invalid.
     pub(super) ignored: InvalidHeaders,
+    /// Its path, hashed.
+    pub(super) path: PathHash,
     /// Whether the client stated the time of sending.
     pub(super) stamped: bool,
     pub(super) class: ClassId,

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use weir_api::metrics::Metric;
 
+use super::served::PathHash;
 use super::{End, Engine, State, StreamId};
 use crate::config::Role;
 use crate::health::HealthSignal;
@@ -85,13 +86,14 @@ impl Engine {
         let remaining = request.deadline.client_at.since(now.mono);
         let came = request.stamped.then_some(request.arrived.wall);
         let (id, list) = (request.variant, request.list.clone());
-        let ignored = request.ignored;
+        let (ignored, path) = (request.ignored, request.path);
         let grpc = request.shape.grpc;
         if answer.retried > 0 {
             let retried = i64::from(answer.retried);
             self.stats.by(Metric::Retries, Label::Variant(id), retried);
         }
         if let Some(sign) = answer.sign {
+            let sign = self.judged(id, sign, path, list.is_some());
             self.observe(id, grpc, sign, now.mono);
         }
         let variants = list.as_deref().and_then(|list| self.list_text(list));
@@ -111,6 +113,28 @@ impl Engine {
             expected: (role == Role::Gate).then(|| variant.expected(now.mono)),
             came,
         })
+    }
+
+    /// Health signal of a response to a request with this path; `lists`: the client has named its variants, and so might aim.
+    /// What a client provokes by a name of its own making is its mistake.
+    fn judged(
+        &mut self,
+        id: VariantId,
+        sign: HealthSignal,
+        path: PathHash,
+        lists: bool,
+    ) -> HealthSignal {
+        let Some(variant) = self.variants.get_mut(id) else {
+            return sign;
+        };
+        match sign {
+            HealthSignal::Served => variant.served.note(path),
+            HealthSignal::NotFound if lists || !variant.served.blames(path) => {
+                return HealthSignal::Answered;
+            }
+            _ => {}
+        }
+        sign
     }
 
     /// Handles the first byte of a response whose headers have left it open ([`Tags::awaits_byte`]): a stream has begun.

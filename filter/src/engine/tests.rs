@@ -5,7 +5,7 @@ use weir_api::Plan;
 use super::*;
 use crate::config::Config;
 use crate::coordination::Memory;
-use crate::request::wire::{Names, Wire};
+use crate::request::wire::Wire;
 use crate::time::Wall;
 
 mod batches;
@@ -24,6 +24,7 @@ mod publication;
 mod quota;
 mod receive;
 mod roles;
+mod served;
 mod servers;
 mod shared_times;
 mod silence;
@@ -70,11 +71,6 @@ fn worker(json: &str, store: &Memory, incarnation: u64) -> Engine {
 
 fn one_slot() -> Engine {
     engine(&[variant("a", 1.0, 1, 0.0)], "")
-}
-
-fn names(claims: &[String]) -> Names<'_> {
-    let budgets = &[];
-    Names { claims, budgets }
 }
 
 fn submit(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verdict {

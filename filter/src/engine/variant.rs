@@ -14,6 +14,7 @@ use crate::engine::CHECK_PERIOD;
 use crate::engine::completion::Completion;
 use crate::engine::expiries::Expiries;
 use crate::engine::ports::{Port, Ports};
+use crate::engine::served::ServedPaths;
 use crate::engine::silence::Silence;
 use crate::health::Healths;
 use crate::priority::Urgency;
@@ -72,6 +73,8 @@ pub(super) struct Variant {
     pub(super) uploads: u32,
     /// Health of its servers, as known to the workers of the proxy.
     pub(super) health: Healths,
+    /// Paths that its servers have answered well, to this worker.
+    pub(super) served: ServedPaths,
     /// What this worker has heard of its servers, and not.
     pub(super) silence: Silence,
     /// Time of the last probe from this worker.
@@ -275,6 +278,7 @@ impl Variant {
             expiries: Expiries::default(),
             uploads: 0,
             health: Healths::default(),
+            served: ServedPaths::default(),
             silence: Silence::default(),
             probed_at: [None; 2],
             batch_open_since: None,
@@ -301,6 +305,7 @@ impl Variant {
             self.group_times.clear();
             (self.health, self.probed_at) = (Healths::default(), [None; 2]);
             self.silence = Silence::default();
+            self.served = ServedPaths::default();
             (self.lead, self.common) = (LeadTimes::default(), None);
             (self.curve, self.is_flat) = (Curve::default(), true);
         }

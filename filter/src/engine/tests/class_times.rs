@@ -1,5 +1,6 @@
 //! Service times by class, in virtual time: a variant whose requests of one class take four times as long.
 
+use super::classes::names;
 use super::*;
 
 const CLASSES: &str = r#","classes":[{"name":"short","share":0.5},

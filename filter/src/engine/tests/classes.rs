@@ -1,10 +1,18 @@
 //! Classes through the engine: claims, shares, and limits.
 
 use super::*;
+use crate::request::wire::Names;
 
 const CLASSES: &str = r#","classes":[
     {"name":"gold","share":0.75,"claim":{"header":"x-tier","values":["gold"]},"max_requests":4},
     {"name":"bulk","share":0.25}],"default_class":"bulk""#;
+
+pub(super) fn names(claims: &[String]) -> Names<'_> {
+    Names {
+        claims,
+        budgets: &[],
+    }
+}
 
 fn classed(engine: &mut Engine, stream: StreamId, headers: &[(&str, &[u8])], now: Now) -> Verdict {
     let claims = engine.config().claim_headers.clone();

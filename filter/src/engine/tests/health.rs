@@ -18,7 +18,7 @@ fn goes(engine: &mut Engine, stream: StreamId, now: Now) -> String {
     }
 }
 
-fn answer(engine: &mut Engine, stream: StreamId, sign: HealthSignal, now: Now) {
+pub(super) fn answer(engine: &mut Engine, stream: StreamId, sign: HealthSignal, now: Now) {
     let answer = Answer {
         failed: sign != HealthSignal::Served,
         sign: Some(sign),
