@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use serde_json::json;
+use tokio::task::JoinHandle;
 use weir_api::metrics::Metric;
 use weir_bed::load::Protocol;
 use weir_bed::scene::{KEY, Scene, ScriptedPlanner, Seen, Variant, epoch_ms, plan, see};
@@ -102,19 +103,13 @@ async fn assert_no_trap(scene: &Scene) {
 }
 
 /// Sends that many requests at once.
-fn burst(
-    scene: &Scene,
-    many: u32,
-    budget_ms: u64,
-) -> Vec<tokio::task::JoinHandle<anyhow::Result<Seen>>> {
+fn burst(scene: &Scene, many: u32, budget_ms: u64) -> Vec<JoinHandle<anyhow::Result<Seen>>> {
     let all = 0..many;
     all.map(|_| Scene::spawn(scene.infer_within(budget_ms)))
         .collect()
 }
 
-async fn refusals(
-    sent: Vec<tokio::task::JoinHandle<anyhow::Result<Seen>>>,
-) -> BTreeMap<(u16, String), u32> {
+async fn refusals(sent: Vec<JoinHandle<anyhow::Result<Seen>>>) -> BTreeMap<(u16, String), u32> {
     let mut refusals = BTreeMap::new();
     for one in sent {
         let seen = one.await.unwrap().unwrap();
@@ -147,26 +142,19 @@ async fn requests_with_one_deadline_are_all_refused_with_their_reason() {
     expire_together(Protocol::Http1, MANY).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn plan_without_slots_refuses_all_that_wait() {
-    let planner = ScriptedPlanner::start().await.unwrap();
+/// Many requests that wait for the only slot, under a planner's plan.
+async fn waiting(planner: &ScriptedPlanner) -> (Scene, Vec<JoinHandle<anyhow::Result<Seen>>>) {
     let slow = Variant {
         slots: 1,
         service_ms: 1000.0,
         ..ONLY
     };
-    planner.respond(
-        1,
-        200,
-        plan(
-            1,
-            &[Variant {
-                service_ms: 1.0,
-                ..slow
-            }],
-        ),
-    );
-    let scene = scene(slow, Some(&planner)).await;
+    let promised = Variant {
+        service_ms: 1.0,
+        ..slow
+    };
+    planner.respond(1, 200, plan(1, &[promised]));
+    let scene = scene(slow, Some(planner)).await;
     scene.until(Metric::PlanRevision, "", 1).await.unwrap();
     let sent = burst(&scene, MANY, 9000);
     let waiting = u64::from(MANY) - 1;
@@ -174,64 +162,46 @@ async fn plan_without_slots_refuses_all_that_wait() {
         .until(Metric::HeldRequests, "", waiting)
         .await
         .unwrap();
-    planner.respond(2, 409, "");
+    (scene, sent)
+}
+
+/// All that wait get this refusal, and with the next plan the proxy serves again.
+async fn assert_refused(
+    planner: &ScriptedPlanner,
+    (scene, sent): (Scene, Vec<JoinHandle<anyhow::Result<Seen>>>),
+    refusal: (u16, &str),
+) {
     let refusals = refusals(sent).await;
-    let no_capacity = (503, "no-capacity".to_owned());
-    assert_eq!(
-        refusals.get(&no_capacity),
-        Some(&(MANY - 1)),
-        "{refusals:?}"
-    );
+    let of_it = refusals.get(&(refusal.0, refusal.1.to_owned()));
+    assert_eq!(of_it, Some(&(MANY - 1)), "{refusals:?}");
     planner.respond(3, 200, plan(3, &[ONLY]));
     scene.until(Metric::PlanRevision, "", 3).await.unwrap();
+    scene.until(Metric::Failing, "only", 0).await.unwrap();
     assert_no_trap(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plan_without_slots_refuses_all_that_wait() {
+    let planner = ScriptedPlanner::start().await.unwrap();
+    let waiting = waiting(&planner).await;
+    planner.respond(2, 409, "");
+    assert_refused(&planner, waiting, (503, "no-capacity")).await;
 }
 
 /// What a plan's missing cluster refuses is answered by Envoy within the very call that sends it on.
 #[tokio::test(flavor = "multi_thread")]
 async fn plan_with_a_missing_cluster_answers_all_that_wait() {
     let planner = ScriptedPlanner::start().await.unwrap();
-    let slow = Variant {
-        slots: 1,
-        service_ms: 1000.0,
+    let waiting = waiting(&planner).await;
+    let many_slots = Variant {
+        slots: MANY,
+        service_ms: 1.0,
         ..ONLY
     };
-    planner.respond(
-        1,
-        200,
-        plan(
-            1,
-            &[Variant {
-                service_ms: 1.0,
-                ..slow
-            }],
-        ),
-    );
-    let scene = scene(slow, Some(&planner)).await;
-    scene.until(Metric::PlanRevision, "", 1).await.unwrap();
-    let sent = burst(&scene, MANY, 9000);
-    let waiting = u64::from(MANY) - 1;
-    scene
-        .until(Metric::HeldRequests, "", waiting)
-        .await
-        .unwrap();
-    let mut missing = plan(
-        2,
-        &[Variant {
-            slots: MANY,
-            service_ms: 1.0,
-            ..ONLY
-        }],
-    );
+    let mut missing = plan(2, &[many_slots]);
     missing["variants"][0]["cluster"] = json!("missing");
     planner.respond(2, 200, missing);
-    let refusals = refusals(sent).await;
-    let no_backend = (503, "no-backend".to_owned());
-    assert_eq!(refusals.get(&no_backend), Some(&(MANY - 1)), "{refusals:?}");
-    planner.respond(3, 200, plan(3, &[ONLY]));
-    scene.until(Metric::PlanRevision, "", 3).await.unwrap();
-    scene.until(Metric::Failing, "only", 0).await.unwrap();
-    assert_no_trap(&scene).await;
+    assert_refused(&planner, waiting, (503, "no-backend")).await;
 }
 
 /// Servers that hang: what waits for them, and what they have, is refused at its deadline.

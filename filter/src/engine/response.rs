@@ -51,6 +51,8 @@ pub struct Tags {
     /// Whether the response streams, so that it begins with its first byte ([`Engine::on_first_byte`]). Its headers are held
     /// until then: at the deadline it can still be refused.
     pub awaits_byte: bool,
+    /// Whether it streams: then each further buffer of it is reported ([`Engine::on_response_exceeds_buffer`]).
+    pub streams: bool,
     /// Time left (`x-slo-remaining-ms`).
     pub remaining: Span,
     /// Time held (`server-timing: queue;dur=…`); `None` at a router, which holds no request.
@@ -87,7 +89,7 @@ impl Engine {
         let came = request.stamped.then_some(request.arrived.wall);
         let (id, list) = (request.variant, request.list.clone());
         let (ignored, path) = (request.ignored, request.path);
-        let grpc = request.shape.grpc;
+        let (grpc, streams) = (request.shape.grpc, request.shape.stream);
         if answer.retried > 0 {
             let retried = i64::from(answer.retried);
             self.stats.by(Metric::Retries, Label::Variant(id), retried);
@@ -108,6 +110,7 @@ impl Engine {
             variants,
             ignored,
             awaits_byte,
+            streams,
             remaining,
             waited: (role != Role::Router).then_some(waited),
             expected: (role == Role::Gate).then(|| variant.expected(now.mono)),
@@ -115,7 +118,7 @@ impl Engine {
         })
     }
 
-    /// Health signal of a response to a request with this path; `lists`: the client has named its variants, and so might aim.
+    /// Health signal of a response to a request with this path; `lists`: the client has named its variants.
     /// What a client provokes by a name of its own making is its mistake.
     fn judged(
         &mut self,
@@ -129,7 +132,7 @@ impl Engine {
         };
         match sign {
             HealthSignal::Served => variant.served.note(path),
-            HealthSignal::NotFound if lists || !variant.served.blames(path) => {
+            HealthSignal::NotFound if !variant.served.blames(path, lists) => {
                 return HealthSignal::Answered;
             }
             _ => {}
@@ -203,10 +206,27 @@ impl Engine {
             return;
         };
         flight.streamed.reader_until = None;
+        self.give_slot_back(stream, now, verdicts);
+    }
+
+    /// Frees the slot of a request whose answer has begun, and goes on.
+    fn give_slot_back(
+        &mut self,
+        stream: StreamId,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let Some(request) = self.requests.get_mut(&stream) else {
+            return;
+        };
+        let State::InFlight(flight) = &mut request.state else {
+            return;
+        };
         if !std::mem::replace(&mut flight.owns_slot, false) {
             return;
         }
         let (flight, freed) = (*flight, request.clone());
+        // Already subtracted with its slot: the end of its body must not subtract it again.
         request.uploading = false;
         self.free_slot(stream, &freed, flight, End::Answered, now);
         self.dispatch_variant(freed.variant, false, now, verdicts);
@@ -221,24 +241,11 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        let Some(request) = self.requests.get_mut(&stream) else {
-            return;
-        };
-        let State::InFlight(flight) = &mut request.state else {
-            return;
-        };
-        if request.shape.stream {
-            return self.await_reader(stream, now.mono);
+        let request = self.requests.get(&stream);
+        match request.is_some_and(|request| request.shape.stream) {
+            true => self.await_reader(stream, now.mono),
+            false => self.give_slot_back(stream, now, verdicts),
         }
-        if !std::mem::replace(&mut flight.owns_slot, false) {
-            return;
-        }
-        let (flight, freed) = (*flight, request.clone());
-        // Already subtracted with its slot: the end of its body must not subtract it again.
-        request.uploading = false;
-        let request = freed;
-        self.free_slot(stream, &request, flight, End::Answered, now);
-        self.dispatch_variant(request.variant, false, now, verdicts);
     }
 
     /// Ends a request in flight whose deadline has passed without a response.

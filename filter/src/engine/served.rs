@@ -39,8 +39,10 @@ impl ServedPaths {
         self.next = (self.next + 1) % PATHS_MAX;
     }
 
-    /// Whether a path that is not found is the variant's fault: it has served it, or nothing yet.
-    pub(super) fn blames(&self, path: PathHash) -> bool {
-        self.paths.contains(&path) || self.paths == [PathHash::default(); PATHS_MAX]
+    /// Whether a path that is not found is the variant's fault: it has served it, or nothing yet. `lists`: the client has
+    /// named its variants, and so might aim at one that has served nothing.
+    pub(super) fn blames(&self, path: PathHash, lists: bool) -> bool {
+        let has_served = self.paths != [PathHash::default(); PATHS_MAX];
+        self.paths.contains(&path) || !has_served && !lists
     }
 }

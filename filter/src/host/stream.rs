@@ -36,6 +36,8 @@ pub(super) struct Stream {
     answered: usize,
     /// Whether the response's headers are held for its first byte.
     awaits_byte: bool,
+    /// Whether the response streams.
+    streams: bool,
 }
 
 impl Stream {
@@ -48,6 +50,7 @@ impl Stream {
             grpc: false,
             answered: 0,
             awaits_byte: false,
+            streams: false,
         }
     }
 
@@ -233,6 +236,7 @@ impl HttpContext for Stream {
                 if let Some(tags) = tags {
                     tag(&tags, now);
                     self.awaits_byte = tags.awaits_byte && !end_of_stream;
+                    self.streams = tags.streams;
                 }
                 if end_of_stream {
                     self.end(End::Answered);
@@ -257,7 +261,8 @@ impl HttpContext for Stream {
         let buffers = |bytes: usize| bytes.saturating_sub(1) / ANSWER_BUFFERED;
         if end_of_stream {
             self.end(End::Answered);
-        } else if buffers(before) < buffers(self.answered) {
+        } else if buffers(before) < buffers(self.answered) && (self.streams || buffers(before) == 0)
+        {
             self.exceeds_buffer();
         }
         Action::Continue

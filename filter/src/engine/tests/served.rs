@@ -35,10 +35,24 @@ fn client_fails_no_variant_by_names_that_it_makes_up() {
     }
     assert!(!fails(&engine), "it has never served that path");
     for stream in 20..40 {
-        aims(&mut engine, stream, KNOWN, "a", HealthSignal::NotFound);
+        // It has served nothing yet, and only this client sends it anything.
+        aims(
+            &mut engine,
+            stream,
+            "/v2/models/nope/infer",
+            "b",
+            HealthSignal::NotFound,
+        );
+        aims(
+            &mut engine,
+            100 + stream,
+            "/v2/models/nope/infer",
+            "a",
+            HealthSignal::NotFound,
+        );
     }
     assert!(!fails(&engine), "the client has aimed");
-    for stream in 40..45 {
+    for stream in 200..205 {
         aims(
             &mut engine,
             stream,
@@ -48,6 +62,18 @@ fn client_fails_no_variant_by_names_that_it_makes_up() {
         );
     }
     assert!(fails(&engine), "the model is gone");
+}
+
+/// Where all clients list their variants, one that has lost its model must not keep them.
+#[test]
+fn path_that_was_served_is_the_variants_whoever_lists_it() {
+    let mut engine = engine(&[variant("a", 1.0, 4, 10.0)], "");
+    const PATH: &str = "/v2/models/resnet/infer";
+    aims(&mut engine, 1, PATH, "a", HealthSignal::Served);
+    for stream in 2..7 {
+        aims(&mut engine, stream, PATH, "a", HealthSignal::NotFound);
+    }
+    assert!(engine.health().all(|(_, fails)| fails));
 }
 
 #[test]
