@@ -5,9 +5,6 @@
 //! has answered nothing to anybody since it was sent, while those of another variant have: where nobody answers, it is the
 //! proxy, the network or the machine. What is sent before a silence has counted is part of the same one.
 //!
-//! Under a planner's plan nothing of this counts: the planner sees what is cut off, and takes the share and the cores away
-//! after some seconds. It would not see them any more if they stopped at once, and would leave the cores where they are.
-//!
 //! A trial costs an answer as long as the server hangs. The first one comes soon, because most servers that fall silent
 //! were only slow. Each further one takes one request of [`TRIAL_OF`], or one in [`TRIAL_EVERY`]. What would be refused anyway
 //! is sent there as soon as nothing else of this proxy is.
@@ -16,7 +13,6 @@ use super::health::Avoid;
 use super::variant::Variant;
 use super::{End, Engine, Flight, Request};
 use crate::health::{Failure, HealthSignal};
-use crate::plan::PlanSource;
 use crate::routing::router::Requirements;
 use crate::time::{Mono, Span};
 use crate::variant::VariantId;
@@ -42,9 +38,6 @@ impl Engine {
     /// Records that a request has ended without a byte of its answer, if that tells that its server hangs.
     pub(super) fn note_silence(&mut self, request: &Request, flight: Flight, end: End, now: Mono) {
         let is_unanswered = matches!(end, End::TimedOut | End::Disconnected) && !flight.answered;
-        if matches!(self.source, PlanSource::Planner { .. }) {
-            return;
-        }
         if !is_unanswered || request.uploading || now.since(flight.sent) < flight.expected {
             return;
         }

@@ -8,10 +8,13 @@ use crate::service::{Service, Variant};
 
 /// Cycles from a sample until a replica that is started for it loads, and until the next ones are decided on.
 const LEAD_CYCLES: u32 = 2;
+/// Time for which a variant has failed before its cores are moved: most outages are shorter, such as the restart of a server.
+const MOVES_AFTER: Duration = Duration::from_secs(10);
 
 impl Planner {
-    /// The service as it can be had now: a variant whose nodes are full is limited to its actual cores, and measured
-    /// readiness times replace those of the service file.
+    /// The service as it can be had now: a variant whose nodes are full is limited to its actual cores, measured
+    /// readiness times replace those of the service file, and one that has been failing for some time counts as without
+    /// capacity. It keeps the fewest cores that it can be tried with.
     pub(super) fn attainable(&self) -> Arc<Service> {
         self.attainable_of(&self.service)
     }
@@ -19,7 +22,11 @@ impl Planner {
     /// The same of a service with another budget.
     pub(super) fn attainable_of(&self, service: &Arc<Service>) -> Arc<Service> {
         let learnt: Vec<Option<Duration>> = self.learnt();
-        if self.rollout.full.iter().all(Option::is_none) && learnt.iter().all(Option::is_none) {
+        let out = self.out_of_service();
+        let is_any = self.rollout.full.iter().any(Option::is_some)
+            || learnt.iter().any(Option::is_some)
+            || out.contains(&true);
+        if !is_any {
             return Arc::clone(service);
         }
         let mut service = Service::clone(service);
@@ -28,15 +35,40 @@ impl Planner {
             .actual
             .iter()
             .zip(&self.rollout.full)
-            .zip(learnt);
-        for (variant, ((actual, full), learnt)) in service.variants.iter_mut().zip(known) {
+            .zip(learnt.into_iter().zip(out));
+        for (variant, ((actual, full), (learnt, out))) in service.variants.iter_mut().zip(known) {
             let actual_cores = actual.ready.each().count(variant.step);
             if full.is_some() {
                 variant.max = actual_cores.clamp(variant.min.max(1), variant.max);
             }
             variant.readiness = learnt.unwrap_or(variant.readiness);
+            if out {
+                variant.profile.utilisation = 0.0;
+                if actual.replicas() > 0 {
+                    variant.min = variant.min.max(1);
+                    variant.replicas.min = variant.replicas.min.max(1);
+                }
+            }
         }
         Arc::new(service)
+    }
+
+    /// Variants that have been failing for [`MOVES_AFTER`] while another one of their stage does not fail. Where all fail,
+    /// moving cores helps nobody.
+    pub(super) fn out_of_service(&self) -> Vec<bool> {
+        let since = self.observations.failing_since();
+        let mut out: Vec<bool> = since
+            .iter()
+            .map(|since| since.is_some_and(|since| self.now.saturating_sub(since) >= MOVES_AFTER))
+            .collect();
+        for stage in &self.service.stages {
+            let serves = since.get(stage.variants.clone());
+            let serves = serves.is_some_and(|all| all.iter().any(Option::is_none));
+            if !serves && let Some(out) = out.get_mut(stage.variants.clone()) {
+                out.fill(false);
+            }
+        }
+        out
     }
 
     /// Time until replicas that start now serve, by the slowest variant that serves or starts, and until further ones could

@@ -77,16 +77,19 @@ impl Planner {
 
     /// Names the failing variants, and for how long they have failed.
     pub(super) fn failures(&self) -> String {
-        let each = self
-            .service
-            .variants
-            .iter()
-            .zip(self.observations.failing_since());
-        let failing = each.filter_map(|(variant, since)| {
+        let since = self.observations.failing_since();
+        let each = self.service.variants.iter().zip(since);
+        let failing = each.zip(self.out_of_service());
+        let failing = failing.filter_map(|((variant, since), out)| {
             let lasts_s = self.now.saturating_sub((*since)?).as_secs();
             let name = &variant.name;
+            let cores = if out {
+                ", and only the cores to try it"
+            } else {
+                ""
+            };
             Some(format!(
-                "; {name} has been failing for {lasts_s} s: it gets no share"
+                "; {name} has been failing for {lasts_s} s: it gets no share{cores}"
             ))
         });
         failing.collect()

@@ -20,6 +20,8 @@ const GIVEN_BACK_WITHIN_S: usize = 60;
 
 /// Cores that may stay although fewer would do: what they gain in accuracy is within the objective's tolerance.
 const KEPT_CORES: f64 = 2.0;
+/// Time within which the cores of a variant that answers nothing are moved: 10 s, and the silences and cycles before.
+const MOVED_WITHIN_S: usize = 20;
 /// Time within which a variant is found whose executions are all cut off. The filter sends it few requests.
 const CUT_OFF_FOUND_WITHIN_S: usize = 40;
 
@@ -157,38 +159,62 @@ fn interfered_variant_is_found_planned_for_and_normal_again() {
     }
 }
 
-/// Executions that were cut off say that b takes at least as long, which is planned with. Without answers it is not
-/// interfered: the filter may have cut them off for a wait.
+/// Executions that were cut off say that b takes at least as long, which is planned with: with more cores some end in time.
 #[test]
-fn variant_whose_executions_are_all_cut_off_is_planned_with_the_time_seen() {
+fn only_variant_whose_executions_are_all_cut_off_is_planned_with_the_time_seen() {
     for seed in 1..=2 {
-        let (corrected, summary) = played(BEYOND_DEADLINE, "infadapter", true, 90, seed);
-        let (_, without) = played(BEYOND_DEADLINE, "infadapter", false, 90, seed);
+        let (corrected, summary) = played(BEYOND_DEADLINE, "sponge", true, 30, seed);
+        let (_, without) = played(BEYOND_DEADLINE, "sponge", false, 30, seed);
         let seconds = &corrected.seconds;
         let slow = &seconds[SLOW_FROM_S..SLOW_UNTIL_S];
         let found = slow.iter().position(|second| of_b(second).correction > 1.0);
         let largest = slow.iter().map(|second| of_b(second).correction);
         let largest = largest.fold(1.0, f64::max);
-        let measured = slow.iter().filter_map(|second| of_b(second).measured_ratio);
-        let measured = measured.fold(1.0, f64::max);
         let cut_off = slow.iter().map(|second| of_b(second).cut_off).max();
         println!(
-            "seed {seed}: found after {found:?} s, measured {measured}, planned with {largest}, {cut_off:?} cut off, {} % on time, {} % without",
+            "seed {seed}: found after {found:?} s, planned with {largest}, {cut_off:?} cut off, {} % on time, {} % without",
             summary.on_time_percent, without.on_time_percent,
         );
         assert!(
             found.is_some_and(|found| found <= CUT_OFF_FOUND_WITHIN_S),
             "{found:?}"
         );
-        let is_slow = slow.iter().any(|second| of_b(second).state.is_slow());
-        assert!(!is_slow, "seed {seed}");
-        assert!(
-            (2.0..=6.2).contains(&measured),
-            "{measured}, of ten times as long no more is seen than 500 of 82 ms"
-        );
-        assert!((2.0..=4.0).contains(&largest), "{largest}");
+        assert!(largest >= 2.0, "{largest}");
         assert!(cut_off > Some(0));
-        assert!(summary.on_time_percent >= without.on_time_percent);
+        assert!(summary.on_time_percent >= without.on_time_percent + 10.0);
+    }
+}
+
+/// Beside another variant, one whose executions are all cut off is silent: it is avoided at once, and its cores serve
+/// elsewhere until it answers again.
+#[test]
+fn variant_whose_executions_are_all_cut_off_gives_its_cores_to_the_other() {
+    for seed in 1..=2 {
+        let (play, summary) = played(BEYOND_DEADLINE, "infadapter", true, 90, seed);
+        let of_b = |second: &Second| second.cores_target.last().copied().unwrap_or_default();
+        let before = of_b(&play.seconds[SLOW_FROM_S - 1]);
+        let slow = &play.seconds[SLOW_FROM_S..SLOW_UNTIL_S];
+        let moved = slow.iter().position(|second| of_b(second) == 1.0);
+        let (_, after) = play.seconds.split_at(SLOW_UNTIL_S);
+        let back = after.iter().position(|second| of_b(second) > 1.0);
+        println!(
+            "seed {seed}: {before} cores moved after {moved:?} s, back after {back:?} s, {} % on time",
+            summary.on_time_percent
+        );
+        assert!(before > 1.0, "{before}");
+        assert!(
+            moved.is_some_and(|moved| moved <= MOVED_WITHIN_S),
+            "{moved:?}"
+        );
+        assert!(
+            back.is_some_and(|back| back <= GIVEN_BACK_WITHIN_S),
+            "{back:?}"
+        );
+        assert!(
+            summary.on_time_percent >= 96.0,
+            "{}",
+            summary.on_time_percent
+        );
     }
 }
 
