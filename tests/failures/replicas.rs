@@ -103,7 +103,7 @@ async fn weir(bootstrap: Bootstrap, variants: &[Variant], by: By) -> (Envoy, Opt
         return (envoy, None);
     }
     let listen = free_port().unwrap();
-    plugin["planner"] = json!({ "cluster": "planner", "key": KEY, "poll_ms": 100 });
+    plugin["planner"] = json!({ "cluster": "planner", "key": KEY });
     let bootstrap = bootstrap.planner(listen).plugin(&plugin);
     let envoy = Envoy::start(&bootstrap, 2).await.unwrap();
     let variant = |Variant(name, _, slots, replicas, ms, accuracy): &Variant| {
