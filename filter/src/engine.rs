@@ -260,8 +260,8 @@ impl Engine {
             }
             State::InFlight(flight) => {
                 if end == End::Unreachable && !flight.answered {
-                    let grpc = request.shape.grpc;
-                    self.observe(request.variant, grpc, HealthSignal::Unreachable, now.mono);
+                    let client = request.client();
+                    self.observe(request.variant, client, HealthSignal::Unreachable, now.mono);
                 }
                 self.note_silence(&request, flight, end, now.mono);
                 self.finish_flight(stream, &request, flight, end, now);

@@ -12,7 +12,13 @@
 //! Only the server is judged: a client's own mistakes (4xx) show only that the server answers. 404 is an
 //! exception, because model servers return it for a model that is not loaded: for a path that the variant has lately served
 //! (the engine remembers a few), and not for names that a client makes up.
+//!
+//! A client can provoke errors too, by a body or a name of its making. Errors in a row that one source alone has had
+//! ([`ErrorSources::One`]) are an outage for that source alone; the first error of another one makes it an outage for all.
 
+mod sources;
+
+pub use self::sources::{ErrorSources, Source};
 use crate::reason::Reason;
 use crate::time::{Mono, Span};
 
@@ -22,6 +28,9 @@ pub const ERRORS_DEFAULT: u16 = 5;
 pub const BASE_DEFAULT: Span = Span::from_millis(500);
 /// Default of the longest pause between trials: the longest time for which a recovered server gets nothing.
 pub const MAX_DEFAULT: Span = Span::from_secs(10);
+/// Failures and failed trials, without anything served between them, after which an outage of one source counts as the
+/// variant's own: had others been there, they would have been served within these pauses, 3.5 s by default.
+const ALONE_ROUNDS: u8 = 4;
 /// Time between probes of a failing variant, and timeout of a probe.
 pub const PROBE_PERIOD: Span = Span::from_millis(500);
 
@@ -49,6 +58,15 @@ pub enum Failure {
     Errors,
     /// Its servers take requests, and answer nothing: they hang. What shows that they are ready shows nothing of that.
     Silent,
+}
+
+/// Client that looks for a variant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client {
+    /// Whether it uses gRPC; else REST.
+    pub grpc: bool,
+    /// Its source, where it is known.
+    pub source: Option<Source>,
 }
 
 /// Signal of a server's health in an answer, or in its absence.
@@ -97,6 +115,8 @@ pub struct Health {
     pub rounds: u8,
     /// Whether it has served a request since it last failed.
     pub serves: bool,
+    /// Sources of the errors in a row.
+    pub sources: ErrorSources,
 }
 
 /// Outage of a variant.
@@ -145,12 +165,32 @@ impl Healths {
         if grpc { &mut self.grpc } else { &mut self.rest }
     }
 
-    /// Whether it fails for one protocol, and is not known to serve the other.
+    /// Whether it fails for one protocol, whoever asks, and is not known to serve the other.
     #[must_use]
     pub fn fails(&self) -> bool {
         let both = [&self.rest, &self.grpc];
         let serves = |health: &&Health| health.serves && health.failing.is_none();
-        both.iter().any(|health| health.failing.is_some()) && !both.iter().any(serves)
+        both.iter().any(|health| health.fails_for_all()) && !both.iter().any(serves)
+    }
+
+    /// Whether it fails for this client.
+    #[must_use]
+    pub fn fail_for(&self, client: Client) -> bool {
+        let health = self.of(client.grpc);
+        let concerns = match health.sources {
+            ErrorSources::One(one) => client.source.is_none_or(|source| source == one),
+            ErrorSources::Nobody | ErrorSources::Several => true,
+        };
+        health.failing.is_some() && concerns
+    }
+
+    /// Whether it fails for one source alone.
+    #[must_use]
+    pub fn fail_for_one(&self) -> bool {
+        let is_of_one = |health: &Health| {
+            health.failing.is_some() && matches!(health.sources, ErrorSources::One(_))
+        };
+        is_of_one(&self.rest) || is_of_one(&self.grpc)
     }
 }
 
@@ -161,8 +201,23 @@ impl Health {
         self.failing.map(|failing| failing.failure)
     }
 
-    /// Records a signal.
-    pub fn observe(&mut self, sign: HealthSignal, now: Mono, policy: &Policy) {
+    /// Whether it fails, whoever asks.
+    fn fails_for_all(&self) -> bool {
+        let is_of_one = matches!(self.sources, ErrorSources::One(_));
+        self.failing.is_some() && (!is_of_one || self.rounds >= ALONE_ROUNDS)
+    }
+
+    /// Records a signal that a request of this source has had; `None`: unknown, or not by what a client sent.
+    pub fn observe(
+        &mut self,
+        sign: HealthSignal,
+        source: Option<Source>,
+        now: Mono,
+        policy: &Policy,
+    ) {
+        if !matches!(sign, HealthSignal::Served | HealthSignal::Answered) {
+            self.sources = self.sources.with(source);
+        }
         match (sign, self.failure()) {
             (HealthSignal::Served, _) => {
                 *self = Health {
@@ -205,6 +260,9 @@ impl Health {
         };
         if well {
             self.recover();
+        } else {
+            // What a probe has seen too was provoked by no client.
+            self.sources = ErrorSources::Several;
         }
     }
 
@@ -279,6 +337,7 @@ impl Health {
     /// a request.
     fn recover(&mut self) {
         (self.failing, self.errors) = (None, 0);
+        self.sources = ErrorSources::Nobody;
     }
 }
 

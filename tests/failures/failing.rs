@@ -130,26 +130,73 @@ async fn a_client_that_provokes_404_everywhere_does_not_stop_the_service() {
     }
 }
 
-/// A server that accepts connections, answers GET, and resets all other requests until `well` is set.
-async fn resetting(well: Arc<AtomicBool>) -> std::net::SocketAddr {
+/// A server that answers each request by its first bytes with this status, and resets it if there is none.
+async fn server_by(
+    status: impl Fn(&[u8]) -> Option<u16> + Clone + Send + 'static,
+) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let well = Arc::clone(&well);
+            let status = status.clone();
             tokio::spawn(async move {
                 let mut head = vec![0; 4096];
-                while let Ok(1..) = stream.read(&mut head).await {
-                    if !head.starts_with(b"GET") && !well.load(Ordering::SeqCst) {
+                while let Ok(read @ 1..) = stream.read(&mut head).await {
+                    let Some(status) = status(&head[..read]) else {
                         return;
-                    }
-                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-                    stream.write_all(answer).await.unwrap();
+                    };
+                    let answer = format!("HTTP/1.1 {status} -\r\ncontent-length: 0\r\n\r\n");
+                    stream.write_all(answer.as_bytes()).await.unwrap();
                 }
             });
         }
     });
     address
+}
+
+/// A client sends what makes a server fail, to the variant of its choice; the others keep that variant.
+#[tokio::test]
+async fn what_one_client_provokes_fails_no_variant_for_others() {
+    let address = server_by(|request| {
+        let poison = request.windows(6).any(|word| word == b"poison");
+        Some(if poison { 500 } else { 200 })
+    });
+    let address = address.await;
+    let scene = Scene::start(&[GOOD, BAD], 2, |bootstrap, _| {
+        bootstrap.without_backend("bad").backend("bad", address)
+    })
+    .await
+    .unwrap();
+    let client = reqwest::Client::builder().local_address(Some([127, 0, 0, 2].into()));
+    let client = client.build().unwrap();
+    let url = format!(
+        "http://{}/v2/models/model/infer",
+        scene.envoy.listener("weir").unwrap()
+    );
+    let poison = async |count: usize| {
+        for _ in 0..count {
+            let request = client.post(&url).header("x-slo-variants", "bad");
+            assert_eq!(see(request.body("poison")).await.unwrap().status, 500);
+        }
+    };
+    for round in 0..20 {
+        poison(2 * ERRORS).await;
+        let failing = scene.metric(Metric::Failing, "bad").await.unwrap();
+        assert_eq!(failing, 0, "{round}");
+        let answers = send(&scene, 40).await;
+        assert_eq!(of(&answers, 200), 40, "{round}: {answers:?}");
+        let share = answers.get(&(200, "bad".to_owned())).copied();
+        assert!(
+            share.is_some_and(|share| share >= 10),
+            "{round}: {answers:?}"
+        );
+    }
+}
+
+/// A server that answers GET, and resets all other requests until `well` is set.
+async fn resetting(well: Arc<AtomicBool>) -> std::net::SocketAddr {
+    let may = move |head: &[u8]| head.starts_with(b"GET") || well.load(Ordering::SeqCst);
+    server_by(move |head| may(head).then_some(200)).await
 }
 
 #[tokio::test]

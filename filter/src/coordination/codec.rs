@@ -1,7 +1,7 @@
 //! Encoding of the slot table. Little-endian, no padding:
 //!
 //! ```text
-//! header   magic and layout version 13 · checksum u64 · resets u32 · columns u16 · rows u16
+//! header   magic and layout version 14 · checksum u64 · resets u32 · columns u16 · rows u16
 //!          runs u16 · quarantine_until u64 · process_id u64 · poller u64 · poller_until u64
 //! column   key u64 · idle_since u64 (0: not) · full_since u64 (0: not) · used_at u64
 //!          open u32 · sent u32 · begun u32
@@ -9,6 +9,7 @@
 //!          planned u64 · early_wait u64 · recent_wait u64 · confirmed u8 · 2 means
 //!          limit · curve                                                                × columns
 //! health   failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8 · serves u8
+//!          sources u32 (0: nobody, 1: several)
 //! mean     mean u64 · scatter u64 · last u64 · count u16 · at u64
 //! limit    planned u32 · found u32 · trial u32 · phase u8 · samples u16 · cut_off u16 · slow u16 · sum u64 · base u32
 //!          left u32 · since u64 · ended_at u64 · lost u32 · next_trial u64 · fruitless u8 · halvings u8 · falls, late u8
@@ -38,7 +39,7 @@ use crate::time::Mono;
 use crate::variant::VariantKey;
 
 /// Version of the layout. Another layout needs another number; it is also part of the key in the store.
-pub const LAYOUT: u8 = 13;
+pub const LAYOUT: u8 = 14;
 /// First bytes of a slot table.
 const MAGIC: [u8; 8] = [b'w', b'e', b'i', b'r', b's', b'l', b't', LAYOUT];
 /// Length of magic and checksum, which the checksum does not cover.
@@ -46,7 +47,7 @@ const UNSUMMED: usize = 16;
 /// Lengths in bytes of the header, a column, a health, a limit, a curve, a point, a lead, a mean, a row, a usage and a run.
 const HEADER: usize = UNSUMMED + 42;
 const COLUMN: usize = 44 + 2 * HEALTH + LEAD + LIMIT + CURVE;
-const HEALTH: usize = 21;
+const HEALTH: usize = 25;
 const LIMIT: usize = 66;
 const CURVE: usize = 40 + POINTS * POINT;
 const POINT: usize = 26;

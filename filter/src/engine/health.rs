@@ -8,10 +8,10 @@ use std::rc::Rc;
 
 use weir_api::metrics::Metric;
 
-use super::{Engine, State, StreamId};
+use super::{Engine, Request, State, StreamId};
 use crate::config::Role;
 use crate::coordination::Notification;
-use crate::health::{Health, HealthSignal, Healths, PROBE_PERIOD, ProbeResult};
+use crate::health::{Client, Health, HealthSignal, Healths, PROBE_PERIOD, ProbeResult, Source};
 use crate::routing::router::Requirements;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
@@ -37,8 +37,8 @@ pub struct Probe {
 pub(super) enum Avoid {
     /// None: all are healthy, or all that could take it fail.
     None,
-    /// All that fail for its protocol, gRPC or REST.
-    Failing { grpc: bool },
+    /// All that fail for this client.
+    Failing(Client),
 }
 
 impl Avoid {
@@ -46,15 +46,15 @@ impl Avoid {
     pub(super) fn excludes(self, health: &Healths) -> bool {
         match self {
             Avoid::None => false,
-            Avoid::Failing { grpc } => health.of(grpc).failing.is_some(),
+            Avoid::Failing(client) => health.fail_for(client),
         }
     }
 }
 
 impl Engine {
-    /// Returns the variants that a request with these requirements, and of this protocol, must avoid.
-    pub(super) fn avoid(&self, requirements: Requirements<'_>, grpc: bool) -> Avoid {
-        let fails = |health: &Healths| health.of(grpc).failing.is_some();
+    /// Returns the variants that a request with these requirements, of this client, must avoid.
+    pub(super) fn avoid(&self, requirements: Requirements<'_>, client: Client) -> Avoid {
+        let fails = |health: &Healths| health.fail_for(client);
         if !self.variants.iter().any(|variant| fails(&variant.health)) {
             return Avoid::None;
         }
@@ -62,7 +62,7 @@ impl Engine {
         let mut able = all
             .filter(|(id, variant)| variant.slots.total() > 0 && variant.fits(*id, requirements));
         if able.any(|(_, variant)| !fails(&variant.health)) {
-            Avoid::Failing { grpc }
+            Avoid::Failing(client)
         } else {
             Avoid::None
         }
@@ -77,7 +77,7 @@ impl Engine {
         mut allowed: impl Iterator<Item = VariantId>,
         now: Mono,
     ) -> Option<VariantId> {
-        let Avoid::Failing { grpc } = avoid else {
+        let Avoid::Failing(Client { grpc, .. }) = avoid else {
             return None;
         };
         let policy = self.config.health.clone();
@@ -98,8 +98,17 @@ impl Engine {
         claimed.get().then_some(id)
     }
 
-    /// Records the health signal of an answer, or of its absence, to a request of this protocol.
-    pub(super) fn observe(&mut self, id: VariantId, grpc: bool, sign: HealthSignal, now: Mono) {
+    /// Records the health signal of an answer, or of its absence, to a request of this client.
+    pub(super) fn observe(
+        &mut self,
+        id: VariantId,
+        Client { grpc, source }: Client,
+        sign: HealthSignal,
+        now: Mono,
+    ) {
+        // What is not answered at all is not by what a client has sent.
+        let is_answer = matches!(sign, HealthSignal::Erred | HealthSignal::NotFound);
+        let source = source.filter(|_| is_answer);
         if !self.tracks_health() {
             return;
         }
@@ -111,10 +120,12 @@ impl Engine {
         };
         let before = variant.health.of(grpc);
         let mut after = *before;
-        after.observe(sign, now, &self.config.health);
+        after.observe(sign, source, now, &self.config.health);
         if after != *before {
             let policy = self.config.health.clone();
-            self.note_health(id, grpc, now, |health| health.observe(sign, now, &policy));
+            self.note_health(id, grpc, now, |health| {
+                health.observe(sign, source, now, &policy)
+            });
         }
     }
 
@@ -255,7 +266,8 @@ impl Engine {
             variant.slots.reported.stale = true;
         }
         self.stats.count(Metric::Failovers, Label::Variant(from));
-        self.observe(from, grpc, HealthSignal::Unreachable, now);
+        let client = Client { grpc, source: None };
+        self.observe(from, client, HealthSignal::Unreachable, now);
     }
 
     /// Whether this filter tracks health: a gate has no other variant to send to.
@@ -264,9 +276,23 @@ impl Engine {
     }
 }
 
-/// Whether a variant fails for a protocol by one of these alone.
+impl Request {
+    /// Its client.
+    pub(super) fn client(&self) -> Client {
+        Client {
+            grpc: self.shape.grpc,
+            source: self.sender.map(Source::of),
+        }
+    }
+}
+
+/// Whether a variant fails for somebody by one of these alone.
 fn differ(one: &Healths, other: &Healths) -> bool {
+    let outage = |healths: &Healths, grpc: bool| {
+        let health = healths.of(grpc);
+        health.failing.map(|_| health.sources)
+    };
     [false, true]
         .iter()
-        .any(|grpc| one.of(*grpc).failing.is_some() != other.of(*grpc).failing.is_some())
+        .any(|grpc| outage(one, *grpc) != outage(other, *grpc))
 }

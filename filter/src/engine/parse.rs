@@ -48,7 +48,7 @@ impl<'a> From<Wire<'a>> for IncomingRequest<'a> {
 /// Lookups that the shell must make before the request. Each costs a hostcall, and few requests need one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequiredLookups<'a> {
-    /// Source of the request, which states its time of sending by its own clock.
+    /// Source of the request: it states its time of sending by its own clock, or a variant fails for one source alone.
     pub source: bool,
     /// Path of the property that proves its class.
     pub proof: Option<&'a [String]>,
@@ -77,7 +77,7 @@ impl Engine {
         let stamped = Field::STARTS.iter().any(|field| wire.get(*field).is_some());
         let requested = self.config.classes.lookup(wire.get(Field::Class));
         RequiredLookups {
-            source: stamped,
+            source: stamped || self.variants.iter().any(|v| v.health.fail_for_one()),
             proof: requested.claim.and_then(Claim::property),
         }
     }

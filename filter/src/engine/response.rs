@@ -7,7 +7,7 @@ use weir_api::metrics::Metric;
 use super::served::PathHash;
 use super::{End, Engine, State, StreamId};
 use crate::config::Role;
-use crate::health::HealthSignal;
+use crate::health::{Client, HealthSignal, Source};
 use crate::reason::Reason;
 use crate::routing::service_time::Took;
 use crate::stats::Label;
@@ -28,6 +28,8 @@ pub struct Answer {
     pub expected: Option<Span>,
     /// Retries by Envoy.
     pub retried: u32,
+    /// Hash of the source of its request, where it is an error. A request that was looked up before needs none.
+    pub source: Option<u64>,
 }
 
 /// Bytes of a response that Envoy takes from a server while its client reads nothing:
@@ -89,14 +91,18 @@ impl Engine {
         let came = request.stamped.then_some(request.arrived.wall);
         let (id, list) = (request.variant, request.list.clone());
         let (ignored, path) = (request.ignored, request.path);
-        let (grpc, streams) = (request.shape.grpc, request.shape.stream);
+        let streams = request.shape.stream;
+        let client = Client {
+            source: request.sender.or(answer.source).map(Source::of),
+            ..request.client()
+        };
         if answer.retried > 0 {
             let retried = i64::from(answer.retried);
             self.stats.by(Metric::Retries, Label::Variant(id), retried);
         }
         if let Some(sign) = answer.sign {
             let sign = self.judged(id, sign, path, list.is_some());
-            self.observe(id, grpc, sign, now.mono);
+            self.observe(id, client, sign, now.mono);
         }
         let variants = list.as_deref().and_then(|list| self.list_text(list));
         let ignored = self.ignored_text(ignored);

@@ -38,7 +38,7 @@ impl Engine {
             return self.choose_listed(request, arrives, None, now);
         }
         let requirements = request.requirements(now.mono);
-        let avoid = self.avoid(requirements, request.shape.grpc);
+        let avoid = self.avoid(requirements, request.client());
         let all = (0..self.variants.len()).map(VariantId);
         if arrives && let Some(trial) = self.take_trial(requirements, avoid, all.clone(), now.mono)
         {
@@ -71,7 +71,7 @@ impl Engine {
             return None;
         }
         let requirements = request.requirements(now);
-        let avoid = self.avoid(requirements, request.shape.grpc);
+        let avoid = self.avoid(requirements, request.client());
         let only = match self.config.role {
             Role::Gate => Some(self.gate_variant(request)?),
             Role::Both | Role::Router => None,
@@ -89,7 +89,7 @@ impl Engine {
         now: Now,
     ) -> Result<VariantId, Reason> {
         let requirements = request.requirements(now.mono);
-        let avoid = self.avoid(requirements, request.shape.grpc);
+        let avoid = self.avoid(requirements, request.client());
         let mut list = *request.list();
         let candidates =
             (self.variants).candidates(request.class, request.place(), avoid, now.mono);
@@ -151,7 +151,7 @@ impl Engine {
             return self.choose_listed(request, false, except, now).ok();
         }
         let from = usize::from(request.variant.0);
-        let avoid = self.avoid(request.requirements(now.mono), request.shape.grpc);
+        let avoid = self.avoid(request.requirements(now.mono), request.client());
         let candidates = self
             .variants
             .candidates(request.class, request.place(), avoid, now.mono);
@@ -184,7 +184,7 @@ impl Engine {
             Role::Both | Role::Router => None,
         };
         let requirements = request.requirements(now.mono);
-        let avoid = self.avoid(requirements, request.shape.grpc);
+        let avoid = self.avoid(requirements, request.client());
         let tries = self.config.correct;
         self.variants
             .quickest(requirements, (only, tries), avoid, now.mono)

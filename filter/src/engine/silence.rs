@@ -12,7 +12,7 @@
 use super::health::Avoid;
 use super::variant::Variant;
 use super::{End, Engine, Flight, Request};
-use crate::health::{Failure, HealthSignal};
+use crate::health::{Client, Failure, HealthSignal};
 use crate::routing::router::Requirements;
 use crate::time::{Mono, Span};
 use crate::variant::VariantId;
@@ -59,12 +59,7 @@ impl Engine {
             return;
         }
         variant.silence.counted_at = now;
-        self.observe(
-            request.variant,
-            request.shape.grpc,
-            HealthSignal::Silent,
-            now,
-        );
+        self.observe(request.variant, request.client(), HealthSignal::Silent, now);
     }
 
     /// Returns a silent variant, one of `allowed`, that a request which would be refused otherwise can try.
@@ -74,7 +69,7 @@ impl Engine {
         avoid: Avoid,
         mut allowed: impl Iterator<Item = VariantId>,
     ) -> Option<VariantId> {
-        let Avoid::Failing { grpc } = avoid else {
+        let Avoid::Failing(Client { grpc, .. }) = avoid else {
             return None;
         };
         allowed.find(|id| {

@@ -29,6 +29,7 @@ mod servers;
 mod shared_times;
 mod silence;
 mod size_times;
+mod sources;
 mod streams;
 mod uploads;
 mod workers;

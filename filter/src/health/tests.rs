@@ -12,7 +12,7 @@ fn at(ms: u64) -> Mono {
 fn after(signs: &[HealthSignal]) -> Health {
     let mut health = Health::default();
     for sign in signs {
-        health.observe(*sign, at(1000), &Policy::default());
+        health.observe(*sign, None, at(1000), &Policy::default());
     }
     health
 }
@@ -121,7 +121,7 @@ fn trials_are_single_and_back_off() {
         if health.take_trial(at(ms), &policy) {
             trials.push(ms - 1000);
             assert!(!health.take_trial(at(ms), &policy));
-            health.observe(HealthSignal::Erred, at(ms), &policy);
+            health.observe(HealthSignal::Erred, None, at(ms), &policy);
         }
     }
     assert_eq!(
@@ -130,7 +130,7 @@ fn trials_are_single_and_back_off() {
             500, 1500, 3500, 7500, 15_500, 25_500, 35_500, 45_500, 55_500
         ]
     );
-    health.observe(HealthSignal::Served, at(60_000), &policy);
+    health.observe(HealthSignal::Served, None, at(60_000), &policy);
     let serves = Health {
         serves: true,
         ..Health::default()
@@ -145,14 +145,14 @@ fn repeated_failure_doubles_the_pause() {
     let mut health = Health::default();
     let pauses = [0, 500, 1000, 2000, 4000, 8000, 10_000, 10_000];
     for pause in pauses {
-        health.observe(HealthSignal::Unreachable, at(0), &policy);
+        health.observe(HealthSignal::Unreachable, None, at(0), &policy);
         assert!(health.wants_probe(at(pause), &policy));
         assert!(pause == 0 || !health.wants_probe(at(pause - 1), &policy));
         health.on_probe(ProbeResult::Status(200), &policy);
         assert_eq!(health.failing, None);
     }
-    health.observe(HealthSignal::Served, at(0), &policy);
-    health.observe(HealthSignal::Unreachable, at(0), &policy);
+    health.observe(HealthSignal::Served, None, at(0), &policy);
+    health.observe(HealthSignal::Unreachable, None, at(0), &policy);
     assert!(health.wants_probe(at(0), &policy), "forgotten");
 }
 
@@ -169,10 +169,10 @@ proptest! {
         for (event, later) in events {
             now += later;
             match event {
-                0 => health.observe(HealthSignal::Served, at(now), &policy),
-                1 => health.observe(HealthSignal::Answered, at(now), &policy),
-                2 => health.observe(HealthSignal::Erred, at(now), &policy),
-                3 => health.observe(HealthSignal::Unreachable, at(now), &policy),
+                0 => health.observe(HealthSignal::Served, None, at(now), &policy),
+                1 => health.observe(HealthSignal::Answered, None, at(now), &policy),
+                2 => health.observe(HealthSignal::Erred, None, at(now), &policy),
+                3 => health.observe(HealthSignal::Unreachable, None, at(now), &policy),
                 4 => health.on_probe(ProbeResult::Nobody, &policy),
                 _ => { health.take_trial(at(now), &policy); }
             }

@@ -59,6 +59,7 @@ pub(super) fn response_origin(router: bool, trailers_only: bool) -> ResponseOrig
                 expected,
                 retried: 0,
                 served_by: None,
+                source: None,
             })
         }
         (_, b"504") => ResponseOrigin::Envoy(End::TimedOut, Some(Reason::Expired)),

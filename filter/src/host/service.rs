@@ -157,6 +157,11 @@ impl Service {
         holds
     }
 
+    /// Source of the current request, hashed.
+    pub(super) fn source(&self) -> Option<u64> {
+        source::body_source(self.source_header.as_deref())
+    }
+
     /// Handles a chunk of a request's body.
     pub(super) fn on_body(
         &mut self,

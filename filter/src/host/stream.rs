@@ -8,6 +8,7 @@ use proxy_wasm::types::Action;
 
 use crate::config::Role;
 use crate::engine::{ANSWER_BUFFERED, End, IncomingRequest};
+use crate::health::HealthSignal;
 use crate::request::body::BodyChunk;
 use crate::request::protocol;
 use crate::request::wire::{Names, Wire};
@@ -231,6 +232,12 @@ impl HttpContext for Stream {
                 let now = call::now();
                 let mut service = service.borrow_mut();
                 answer.served_by = served_by.and_then(|name| service.engine().variant(&name));
+                if matches!(
+                    answer.sign,
+                    Some(HealthSignal::Erred | HealthSignal::NotFound)
+                ) {
+                    answer.source = service.source();
+                }
                 let tags = service.on_answer(self.id, answer, now);
                 drop(service);
                 if let Some(tags) = tags {

@@ -3,7 +3,7 @@
 use crate::coordination::curve::{Curve, Ends, Point, Times};
 use crate::coordination::lead::{Lead, Mean};
 use crate::coordination::limit::{Limit, Phase};
-use crate::health::{Failure, Health, Outage};
+use crate::health::{ErrorSources, Failure, Health, Outage};
 use crate::time::{Mono, Span};
 
 /// Bytes left to read.
@@ -53,6 +53,7 @@ impl Reader<'_> {
             errors: u16::from_le_bytes(self.take()?),
             rounds: u8::from_le_bytes(self.take()?),
             serves: self.take::<1>()? != [0],
+            sources: ErrorSources::from_code(self.u32()?),
         })
     }
 

@@ -40,6 +40,7 @@ impl Writer<'_> {
         self.u64(failing.map_or(0, |failing| failing.next_trial.0));
         self.put(health.errors.to_le_bytes());
         self.put([health.rounds, u8::from(health.serves)]);
+        self.u32(health.sources.code());
     }
 
     #[inline]

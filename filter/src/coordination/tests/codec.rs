@@ -6,7 +6,7 @@ use super::*;
 use crate::coordination::curve::{Curve, Ends, POINTS, Point, Times};
 use crate::coordination::lead::{Lead, Mean};
 use crate::coordination::limit::{Limit, Phase};
-use crate::health::{Failure, Health, Healths, Outage};
+use crate::health::{ErrorSources, Failure, Health, Healths, Outage};
 
 fn mono() -> impl Strategy<Value = Mono> {
     any::<u64>().prop_map(Mono)
@@ -17,13 +17,13 @@ fn moment() -> impl Strategy<Value = Option<Mono>> {
 }
 
 prop_compose! {
-    fn health()(failing: Option<(bool, u64, u64)>, errors: u16, rounds: u8, serves: bool) -> Health {
+    fn health()(failing: Option<(bool, u64, u64)>, errors: u16, rounds: u8, serves: bool, sources: u32) -> Health {
         let failing = failing.map(|(errors, since, next_trial)| Outage {
             failure: if errors { Failure::Errors } else { Failure::Unreachable },
             since: Mono(since),
             next_trial: Mono(next_trial),
         });
-        Health { failing, errors, rounds, serves }
+        Health { failing, errors, rounds, serves, sources: ErrorSources::from_code(sources) }
     }
 }
 
