@@ -6,6 +6,7 @@ mod grpc;
 mod http2;
 mod identity;
 mod messages;
+mod no_inference;
 mod protocols;
 mod request;
 mod servers;
