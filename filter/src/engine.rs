@@ -30,6 +30,7 @@ mod completion;
 mod demand;
 mod dispatch;
 mod expiries;
+mod explain;
 mod forecast;
 mod gauges;
 mod health;
@@ -230,7 +231,7 @@ impl Engine {
             }
             ParseOutcome::Refused(reason, context) => self.refuse(reason, context),
             ParseOutcome::InvalidVariants(text, context) => {
-                self.refuse_list(text, context, incoming)
+                self.refuse_list(&text, context, incoming)
             }
         }
     }

@@ -17,6 +17,7 @@
 pub mod config;
 pub mod coordination;
 pub mod engine;
+pub mod explanation;
 pub mod health;
 pub mod plan;
 pub mod priority;

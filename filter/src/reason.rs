@@ -5,7 +5,8 @@
 //! - `engine.rs` (`on_request`): [`NoPlan`](Reason::NoPlan), [`InvalidVariants`](Reason::InvalidVariants), and the
 //!   reasons of `engine/parse.rs`;
 //! - `engine/parse.rs`: [`Expired`](Reason::Expired), [`Infeasible`](Reason::Infeasible);
-//! - `engine/route.rs`: [`NoCapacity`](Reason::NoCapacity), [`Infeasible`](Reason::Infeasible);
+//! - `engine/route.rs`: [`NoCapacity`](Reason::NoCapacity), [`Infeasible`](Reason::Infeasible),
+//!   [`Accuracy`](Reason::Accuracy);
 //! - `engine/admit.rs`: [`QueueFull`](Reason::QueueFull), [`Infeasible`](Reason::Infeasible), and the
 //!   reasons of `engine/route.rs` and `engine/limits.rs`;
 //! - `engine/limits.rs`: [`QueueFull`](Reason::QueueFull), [`ClassLimit`](Reason::ClassLimit);
@@ -42,6 +43,8 @@ pub enum Reason {
     NoPlan,
     /// The list of variants that the request names is not valid.
     InvalidVariants,
+    /// No variant that may serve the request is as accurate as it demands.
+    Accuracy,
 }
 
 /// gRPC status codes of refusals.
@@ -53,13 +56,15 @@ pub enum GrpcCode {
     DeadlineExceeded = 4,
     /// Shed under contention.
     ResourceExhausted = 8,
+    /// No variant of the plan is what the request demands. Another try is of no use before the plan changes.
+    FailedPrecondition = 9,
     /// No capacity, no backend, or no plan.
     Unavailable = 14,
 }
 
 impl Reason {
     /// All reasons, in the order of `docs/reference/refusals.md`.
-    pub const ALL: [Reason; 10] = [
+    pub const ALL: [Reason; 11] = [
         Reason::Expired,
         Reason::Infeasible,
         Reason::QueueFull,
@@ -70,9 +75,11 @@ impl Reason {
         Reason::NoBackend,
         Reason::NoPlan,
         Reason::InvalidVariants,
+        Reason::Accuracy,
     ];
 
-    /// HTTP status: 400 the request is wrong, 429 shed under contention, 503 no capacity or backend, 504 out of time.
+    /// HTTP status: 400 the request is malformed, 422 it is well-formed and demands what is not there, 429 shed under
+    /// contention, 503 no capacity or backend, 504 out of time. No client library retries a 400 or a 422.
     #[must_use]
     pub const fn status(self) -> u32 {
         match self {
@@ -83,6 +90,7 @@ impl Reason {
             | Reason::BodyBytesLimit => 429,
             Reason::NoCapacity | Reason::NoBackend | Reason::NoPlan => 503,
             Reason::InvalidVariants => 400,
+            Reason::Accuracy => 422,
         }
     }
 
@@ -97,6 +105,7 @@ impl Reason {
             | Reason::BodyBytesLimit => GrpcCode::ResourceExhausted,
             Reason::NoCapacity | Reason::NoBackend | Reason::NoPlan => GrpcCode::Unavailable,
             Reason::InvalidVariants => GrpcCode::InvalidArgument,
+            Reason::Accuracy => GrpcCode::FailedPrecondition,
         }
     }
 
@@ -114,7 +123,15 @@ impl Reason {
             Reason::NoBackend => "no-backend",
             Reason::NoPlan => "no-plan",
             Reason::InvalidVariants => "invalid-variants",
+            Reason::Accuracy => "accuracy",
         }
+    }
+
+    /// Whether the proxy of a caller must not try the request again at once: it would meet the same plan. Other reasons
+    /// have a status that proxies do not retry, or another try may reach a server.
+    #[must_use]
+    pub const fn forbids_retries(self) -> bool {
+        matches!(self, Reason::NoCapacity | Reason::NoPlan)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::explanation::Facts;
 use crate::reason::Reason;
 use crate::request::model::NamePlace;
 use crate::time::{Span, Wall};
@@ -119,10 +120,10 @@ pub enum StageHeader {
 pub struct Refusal {
     /// Reason.
     pub reason: Reason,
-    /// `retry-after` in whole seconds, for the reasons that shed load.
+    /// `retry-after` in whole seconds, where another try makes sense.
     pub retry_after_s: Option<u32>,
-    /// Whether the client speaks gRPC: then the answer has trailers only.
-    pub grpc: bool,
+    /// Whether the client reads a gRPC status: then the answer has trailers only.
+    pub trailers_only: bool,
     /// Time that a request takes at this gate (`x-slo-expected-ms`). A router learns most from the requests
     /// that a gate refuses.
     pub expected: Option<Span>,
@@ -130,40 +131,29 @@ pub struct Refusal {
     pub variants: Option<Box<str>>,
     /// Headers of the request that were ignored because their values are invalid (`x-slo-ignored`).
     pub ignored: Option<Box<str>>,
-    /// Text on an error in the request: printable ASCII without `"`, `\` and `%`.
-    pub detail: Option<Box<str>>,
+    /// What explains it.
+    pub facts: Facts,
 }
 
-impl Refusal {
-    /// Creates a refusal for a gRPC or plain HTTP client.
-    #[must_use]
-    pub fn new(reason: Reason, grpc: bool) -> Refusal {
-        let retry_after_s = (reason.status() == 429).then_some(RETRY_AFTER_S);
-        Refusal {
-            reason,
-            retry_after_s,
-            grpc,
-            expected: None,
-            variants: None,
-            ignored: None,
-            detail: None,
-        }
-    }
-}
-
-/// `retry-after` of shed requests, s: the smallest value of the header. By then the planner, whose cycle
-/// takes one second, has seen the load.
+/// Minimum of `retry-after`, s: the smallest value of the header. By then the planner, whose cycle takes one second, has
+/// seen the load, and a failing variant has had its trial.
 pub const RETRY_AFTER_S: u32 = 1;
+/// Maximum of `retry-after`, s: a queue that needs longer is refused by its deadlines anyway.
+pub const RETRY_AFTER_MAX_S: u32 = 30;
+/// `retry-after` where the plan gives no slot, s: a plan takes a second, and a server that starts some more.
+pub const RETRY_AFTER_NO_CAPACITY_S: u32 = 5;
+const _: () = assert!(RETRY_AFTER_S >= 1 && RETRY_AFTER_NO_CAPACITY_S <= RETRY_AFTER_MAX_S);
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_shed_requests_get_retry_after() {
-        for reason in Reason::ALL {
-            let retry = Refusal::new(reason, false).retry_after_s.is_some();
-            assert_eq!(retry, reason.status() == 429, "{}", reason.label());
+impl Reason {
+    /// `retry-after` of refusals for it, s, where nothing else is known; `None`: another try is of no use.
+    #[must_use]
+    pub const fn retry_after_s(self) -> Option<u32> {
+        match self {
+            Reason::NoCapacity => Some(RETRY_AFTER_NO_CAPACITY_S),
+            _ => match self.status() {
+                429 | 503 => Some(RETRY_AFTER_S),
+                _ => None,
+            },
         }
     }
 }

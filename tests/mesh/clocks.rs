@@ -285,7 +285,7 @@ async fn what_nobody_could_serve_is_no_demand() {
         assert_eq!(see(expired).await.unwrap().refusal(), (504, "expired"));
         let floor = scene.infer().header("x-slo-min-accuracy", "99.9");
         let floor = floor.header("x-slo-start", epoch_ms() - 900);
-        assert_eq!(see(floor).await.unwrap().refusal(), (504, "infeasible"));
+        assert_eq!(see(floor).await.unwrap().refusal(), (422, "accuracy"));
     }
     let honest = scene.infer_within(BUDGET).header("x-slo-start", epoch_ms());
     served(honest).await;

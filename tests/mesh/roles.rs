@@ -240,12 +240,9 @@ async fn gates_refusal_passes_the_router_and_is_counted_once() {
 
     // A request refused by the router reaches no gate.
     let floor = router.infer().header("x-slo-min-accuracy", "99");
-    assert_eq!(see(floor).await.unwrap().refusal(), (504, "infeasible"));
-    router
-        .until(Metric::Refused, "infeasible", 1)
-        .await
-        .unwrap();
-    assert_eq!(gate.metric(Metric::Refused, "infeasible").await.unwrap(), 1);
+    assert_eq!(see(floor).await.unwrap().refusal(), (422, "accuracy"));
+    router.until(Metric::Refused, "accuracy", 1).await.unwrap();
+    assert_eq!(gate.metric(Metric::Refused, "accuracy").await.unwrap(), 0);
 }
 
 /// The plan states 100 ms for both variants. Only the gate knows its queue.

@@ -8,6 +8,7 @@ mod identity;
 mod messages;
 mod no_inference;
 mod protocols;
+mod refusals;
 mod request;
 mod servers;
 mod slow_bodies;

@@ -156,7 +156,7 @@ async fn invalid_header_is_clamped_and_gains_no_urgency() {
         .header("x-slo-start", epoch_ms() - 5000);
     assert_eq!(see(past).await.unwrap().refusal(), (504, "expired"));
     let floor = scene.infer().header("x-slo-min-accuracy", "99");
-    assert_eq!(see(floor).await.unwrap().refusal(), (504, "infeasible"));
+    assert_eq!(see(floor).await.unwrap().refusal(), (422, "accuracy"));
 }
 
 /// Held behind a busy slot and then forwarded byte for byte, whatever the size, over both protocols.

@@ -3,7 +3,7 @@
 use weir_api::metrics::Metric;
 
 use super::slots::Asking;
-use super::{Engine, LanePosition, RefusalContext, Request, State, StreamId};
+use super::{Engine, LanePosition, Request, State, StreamId};
 use crate::config::Role;
 use crate::reason::Reason;
 use crate::stats::Label;
@@ -32,17 +32,16 @@ impl Engine {
         request.variant = match tried.flatten().map_or(chosen, Ok) {
             Ok(variant) => variant,
             Err(reason) => {
+                let refusal = self.refuse_new(reason, &request, now.mono);
                 if reason != Reason::QueueFull {
                     self.variants
                         .mark_contended(request.requirements(now.mono), now.mono);
                 }
-                let variant = self.gate_variant(&request);
-                let context = request.refusal_context();
-                return self.refuse_new(reason, RefusalContext { variant, ..context });
+                return refusal;
             }
         };
-        if let Some(reason) = self.exceeds_uploads(&request, now.mono) {
-            return self.refuse_new(reason, request.refusal_context());
+        if let Some(limit) = self.exceeds_uploads(&request, now.mono) {
+            return self.refuse_new(limit, &request, now.mono);
         }
         if self.config.role != Role::Gate {
             let variant = Label::Variant(request.variant);
@@ -64,9 +63,10 @@ impl Engine {
         if may_be_late && self.is_infeasible(&request, now.mono) {
             self.acquire_slots(request.variant, Asking::Nobody, false, now.mono);
             let Some(to) = self.downgrade_target(&mut request, now) else {
+                let refusal = self.refuse_new(Reason::Infeasible, &request, now.mono);
                 self.variants
                     .mark_contended(request.requirements(now.mono), now.mono);
-                return self.refuse_new(Reason::Infeasible, request.refusal_context());
+                return refusal;
             };
             request.variant = to;
             if self.is_next(&request, now.mono) {
@@ -78,9 +78,9 @@ impl Engine {
             self.requests.insert(stream, request);
             return self.dispatch(stream, lane, now);
         }
-        if let Err(reason) = self.evict_for(&request, verdicts) {
+        if let Err(limit) = self.evict_for(&request, verdicts) {
             self.retract(&request, now);
-            return self.refuse_new(reason, request.refusal_context());
+            return self.refuse_new(limit, &request, now.mono);
         }
         self.count_admitted(&request);
         let variant = request.variant;

@@ -1,7 +1,7 @@
 //! Limits on held requests. Order holds at each limit: the least urgent request is evicted.
 
 use super::{Engine, Request, StreamId};
-use crate::reason::Reason;
+use crate::explanation::Limit;
 use crate::variant::VariantId;
 use crate::verdict::Verdict;
 use crate::waiting::class::{CLASSES_MAX, ClassId};
@@ -10,7 +10,7 @@ use crate::waiting::wait_queue::{Precedence, WaitQueue};
 /// Request evicted for another.
 struct Victim {
     stream: StreamId,
-    why: Reason,
+    why: Limit,
 }
 
 /// Requests held, in total and by class.
@@ -53,7 +53,7 @@ impl Engine {
         &mut self,
         request: &Request,
         verdicts: &mut Vec<(StreamId, Verdict)>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), Limit> {
         let Some(Victim { stream, why }) = self.victim_of(request)? else {
             return Ok(());
         };
@@ -61,7 +61,7 @@ impl Engine {
         Ok(())
     }
 
-    fn victim_of(&mut self, request: &Request) -> Result<Option<Victim>, Reason> {
+    fn victim_of(&mut self, request: &Request) -> Result<Option<Victim>, Limit> {
         let class = request.class;
         let limit = self
             .config
@@ -71,11 +71,11 @@ impl Engine {
         let (found, why) = if limit.is_some_and(|most| self.held.of(class) >= most) {
             // Evicting it also lowers the total.
             let found = self.least_urgent(|queue| queue.least_urgent_of(class));
-            (found, Reason::ClassLimit)
+            (found, Limit::ClassRequests)
         } else if self.held.all >= self.config.max_requests {
             let found = self.least_urgent(WaitQueue::least_urgent);
             self.mark_contended(request.variant);
-            (found, Reason::QueueFull)
+            (found, Limit::Requests)
         } else {
             return Ok(None);
         };
@@ -83,7 +83,7 @@ impl Engine {
         if Some(precedence) <= self.precedence(request) {
             return Err(why);
         }
-        if why == Reason::QueueFull {
+        if why == Limit::Requests {
             self.mark_contended(variant);
         }
         Ok(Some(Victim { stream, why }))

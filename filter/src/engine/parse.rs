@@ -102,13 +102,7 @@ impl Engine {
             .classes
             .get(class)
             .is_some_and(|class| class.streams);
-        let mut context = RefusalContext {
-            class,
-            grpc: shape.grpc,
-            variant: None,
-            list: None,
-            ignored,
-        };
+        let mut context = RefusalContext::new(class, &shape, ignored);
         let members = match self.members(wire) {
             Ok(members) => members,
             Err(error) => {
@@ -135,6 +129,8 @@ impl Engine {
         let due = deadline.at - self.downstream;
         if due <= now.mono {
             self.count_unservable(counts_as_demand);
+            context.facts.needed = Some(self.downstream);
+            context.facts.left = Some(deadline.at.since(now.mono));
             return ParseOutcome::Refused(Reason::Infeasible, context);
         }
         // Where an earlier hop's deadline counts, the start has not been read.

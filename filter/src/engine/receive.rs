@@ -7,6 +7,7 @@
 //! have come. Each takes a slot; together at most half of a variant's.
 
 use crate::config::Role;
+use crate::explanation::{Limit, Stage};
 use crate::reason::Reason;
 use crate::request::body::{BodyChunk, LimitExceeded};
 use crate::size::Size;
@@ -14,6 +15,7 @@ use crate::slots::latest_start;
 use crate::time::{Mono, Now, Span};
 use crate::verdict::{BodyVerdict, Verdict};
 
+use super::explain::Cause;
 use super::slots::Asking;
 use super::{Engine, Request, State, StreamId};
 
@@ -38,16 +40,14 @@ impl Engine {
             Err(reason) => {
                 self.count_arrival(&request);
                 self.record_skips(&mut request, now);
-                return self.refuse(reason, request.refusal_context());
+                let context = self.explain(reason.into(), &request, Stage::Receiving, now.mono);
+                return self.refuse(reason, context);
             }
         };
         if self.receiving.len() >= self.config.max_requests
             && let Some(oldest) = self.receiving.oldest()
         {
-            verdicts.push((
-                oldest,
-                self.refuse_held(oldest, Reason::QueueFull, now.mono),
-            ));
+            verdicts.push((oldest, self.refuse_held(oldest, Limit::Requests, now.mono)));
         }
         self.receiving.add(request.arrival, stream);
         let until = latest_start(request.due, quickest);
@@ -133,10 +133,10 @@ impl Engine {
                 request.uploading &= !received.complete;
                 let bytes = received.bytes.max(request.body.bytes);
                 if bytes > self.config.body.request_max && !received.complete {
-                    return Some(self.refuse_held(stream, Reason::BodyBytesLimit, now.mono));
+                    return Some(self.refuse_held(stream, Limit::RequestBytes, now.mono));
                 }
-                if let Err(reason) = self.hold_bytes(stream, bytes, source, now, verdicts) {
-                    return Some(self.refuse_held(stream, reason, now.mono));
+                if let Err(limit) = self.hold_bytes(stream, bytes, source, now, verdicts) {
+                    return Some(self.refuse_held(stream, limit, now.mono));
                 }
                 return Some(Verdict::Park);
             }
@@ -146,7 +146,7 @@ impl Engine {
             return Some(
                 match self.hold_bytes(stream, received.bytes, source, now, verdicts) {
                     Ok(()) => Verdict::Park,
-                    Err(reason) => self.refuse_held(stream, reason, now.mono),
+                    Err(limit) => self.refuse_held(stream, limit, now.mono),
                 },
             );
         }
@@ -168,8 +168,8 @@ impl Engine {
             Verdict::Park => {
                 // With trailers the end comes without a length.
                 let bytes = received.bytes.max(body.bytes);
-                if let Err(reason) = self.hold_bytes(stream, bytes, source, now, verdicts) {
-                    return Some(self.refuse_held(stream, reason, now.mono));
+                if let Err(limit) = self.hold_bytes(stream, bytes, source, now, verdicts) {
+                    return Some(self.refuse_held(stream, limit, now.mono));
                 }
             }
             Verdict::Reject(_) => self.ledger.release(&mut body),
@@ -264,7 +264,7 @@ impl Engine {
         match self.admit(stream, request, now, verdicts) {
             Verdict::Park if must_leave => {
                 let variant = self.requests.get(&stream).map(|request| request.variant);
-                let verdict = self.refuse_held(stream, Reason::BodyBytesLimit, now.mono);
+                let verdict = self.refuse_held(stream, Limit::RequestBytes, now.mono);
                 if let Some(variant) = variant {
                     // No slot stays reserved for it at the other workers.
                     self.acquire_slots(variant, Asking::Nobody, false, now.mono);
@@ -287,7 +287,7 @@ impl Engine {
         source: impl FnMut(StreamId) -> Option<u64>,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), Limit> {
         let Some(request) = self.requests.get(&stream) else {
             return Ok(());
         };
@@ -304,9 +304,9 @@ impl Engine {
         let result = loop {
             match self.ledger.check(&share, bytes, &self.config.body) {
                 Ok(()) => break Ok(()),
-                Err(LimitExceeded::Source) => break Err(Reason::SourceLimit),
+                Err(LimitExceeded::Source) => break Err(Limit::SourceBytes),
                 Err(LimitExceeded::All) if !self.evict_oldest_but(stream, now, verdicts) => {
-                    break Err(Reason::BodyBytesLimit);
+                    break Err(Limit::TotalBytes);
                 }
                 Err(LimitExceeded::All) => {}
             }
@@ -351,16 +351,18 @@ impl Engine {
     ) -> bool {
         let other = self.receiving.oldest().filter(|oldest| *oldest != stream);
         if let Some(other) = other {
-            verdicts.push((
-                other,
-                self.refuse_held(other, Reason::BodyBytesLimit, now.mono),
-            ));
+            verdicts.push((other, self.refuse_held(other, Limit::TotalBytes, now.mono)));
         }
         other.is_some()
     }
 
     /// Refuses a request that is received or waits.
-    pub(super) fn refuse_held(&mut self, stream: StreamId, reason: Reason, now: Mono) -> Verdict {
+    pub(super) fn refuse_held(
+        &mut self,
+        stream: StreamId,
+        cause: impl Into<Cause>,
+        now: Mono,
+    ) -> Verdict {
         let request = match self.leave_receiving(stream) {
             Some(request) => request,
             None => match self.requests.remove(&stream) {
@@ -375,6 +377,6 @@ impl Engine {
                 None => return Verdict::Park,
             },
         };
-        self.refuse_waiting(&request, reason, now)
+        self.refuse_waiting(&request, cause, now)
     }
 }

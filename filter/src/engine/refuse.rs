@@ -2,9 +2,11 @@
 
 use weir_api::metrics::Metric;
 
+use super::explain::Cause;
 use super::parse::is_retry;
-use super::{Engine, IncomingRequest, RefusalContext, Request, State};
+use super::{Engine, IncomingRequest, RefusalContext, Request, State, StreamId};
 use crate::config::Role;
+use crate::explanation::{Facts, Stage};
 use crate::reason::Reason;
 use crate::request::wire::Field;
 use crate::routing::fallback::VariantList;
@@ -15,37 +17,48 @@ use crate::waiting::class::ClassId;
 
 impl Engine {
     /// Refuses a request that has just become complete.
-    pub(super) fn refuse_new(&mut self, reason: Reason, context: RefusalContext) -> Verdict {
+    pub(super) fn refuse_new(
+        &mut self,
+        cause: impl Into<Cause>,
+        request: &Request,
+        now: Mono,
+    ) -> Verdict {
         self.stats
             .time(Metric::RefusedAfterMs, Label::None, Span::ZERO);
-        self.refuse(reason, context)
+        let cause = cause.into();
+        let context = self.explain(cause, request, Stage::Arrival, now);
+        self.refuse(cause.reason(), context)
     }
 
     /// Refuses a held request and releases its body.
     pub(super) fn refuse_waiting(
         &mut self,
         request: &Request,
-        reason: Reason,
+        cause: impl Into<Cause>,
         now: Mono,
     ) -> Verdict {
+        let mut stage = Stage::Receiving;
         if matches!(request.state, State::Held) {
+            stage = Stage::Queue;
             let after = now.since(request.complete_at);
             self.stats.time(Metric::RefusedAfterMs, Label::None, after);
         }
         let mut body = request.body;
         self.ledger.release(&mut body);
-        self.refuse(reason, request.refusal_context())
+        let cause = cause.into();
+        let context = self.explain(cause, request, stage, now);
+        self.refuse(cause.reason(), context)
     }
 
     pub(super) fn refuse(&mut self, reason: Reason, context: RefusalContext) -> Verdict {
         self.count_refused(reason, context.class);
-        self.refusal(reason, context)
+        Verdict::Reject(self.refusal(reason, context))
     }
 
     /// Refuses a request because of its list of variants; `text` says what is wrong with it.
     pub(super) fn refuse_list(
         &mut self,
-        text: String,
+        text: &str,
         context: RefusalContext,
         incoming: &IncomingRequest<'_>,
     ) -> Verdict {
@@ -53,22 +66,19 @@ impl Engine {
         self.stats.count(Metric::InvalidHeaders, label);
         let counts_as_demand = !self.was_routed(&incoming.wire) && !is_retry(&incoming.wire);
         self.count_unservable(counts_as_demand);
-        self.count_refused(Reason::InvalidVariants, context.class);
-        Verdict::Reject(Refusal {
-            ignored: self
-                .ignored_text(context.ignored)
-                .map(String::into_boxed_str),
-            detail: Some(text.into_boxed_str()),
-            ..Refusal::new(Reason::InvalidVariants, context.grpc)
-        })
+        let facts = Facts::detail(text);
+        self.refuse(Reason::InvalidVariants, RefusalContext { facts, ..context })
     }
 
     /// Creates a refusal that is already counted.
-    pub(super) fn refusal(&self, reason: Reason, context: RefusalContext) -> Verdict {
+    pub(super) fn refusal(&self, reason: Reason, context: RefusalContext) -> Refusal {
         let gate = self.config.role == Role::Gate;
         let variant = context.variant.filter(|_| gate);
         let variant = variant.and_then(|id| self.variants.get(id));
-        Verdict::Reject(Refusal {
+        Refusal {
+            reason,
+            retry_after_s: context.retry_after_s.or(reason.retry_after_s()),
+            trailers_only: context.trailers_only,
             expected: variant.map(|variant| variant.expected(variant.slots.lanes.1)),
             variants: (context.list.as_deref())
                 .and_then(|list| self.list_text(list))
@@ -76,7 +86,22 @@ impl Engine {
             ignored: self
                 .ignored_text(context.ignored)
                 .map(String::into_boxed_str),
-            ..Refusal::new(reason, context.grpc)
+            facts: context.facts,
+        }
+    }
+
+    /// Refusal in place of an answer of the host's own to a request in flight, whose end counts it.
+    #[must_use]
+    pub fn refusal_in_flight(
+        &self,
+        stream: StreamId,
+        reason: Reason,
+        now: Mono,
+    ) -> Option<Refusal> {
+        let request = self.requests.get(&stream)?;
+        matches!(request.state, State::InFlight(_)).then(|| {
+            let context = self.explain(reason.into(), request, Stage::Server, now);
+            self.refusal(reason, context)
         })
     }
 

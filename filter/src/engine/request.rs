@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::completion::LanePosition;
+use crate::explanation::Facts;
 use crate::request::body::HeldBody;
 use crate::request::deadline::{Deadline, InvalidHeaders};
 use crate::request::protocol::Shape;
@@ -112,22 +113,39 @@ pub(super) struct Streamed {
 #[derive(Debug, Clone)]
 pub(super) struct RefusalContext {
     pub(super) class: ClassId,
-    pub(super) grpc: bool,
+    /// Whether the client reads a gRPC status: it speaks gRPC or gRPC-Web.
+    pub(super) trailers_only: bool,
     /// Variant that it was routed to; `None` before routing.
     pub(super) variant: Option<VariantId>,
     pub(super) list: Option<Rc<VariantList>>,
     /// Headers that are ignored because their values are invalid.
     pub(super) ignored: InvalidHeaders,
+    /// What explains it.
+    pub(super) facts: Facts,
+    /// Time after which another try makes sense, s; `None`: that of its reason.
+    pub(super) retry_after_s: Option<u32>,
+}
+
+impl RefusalContext {
+    pub(super) fn new(class: ClassId, shape: &Shape, ignored: InvalidHeaders) -> RefusalContext {
+        RefusalContext {
+            class,
+            trailers_only: shape.grpc || shape.grpc_web,
+            variant: None,
+            list: None,
+            ignored,
+            facts: Facts::default(),
+            retry_after_s: None,
+        }
+    }
 }
 
 impl Request {
+    /// Context before the request is routed, without an explanation.
     pub(super) fn refusal_context(&self) -> RefusalContext {
         RefusalContext {
-            class: self.class,
-            grpc: self.shape.grpc,
-            variant: Some(self.variant),
             list: self.list.clone(),
-            ignored: self.ignored,
+            ..RefusalContext::new(self.class, &self.shape, self.ignored)
         }
     }
 

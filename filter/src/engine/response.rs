@@ -7,6 +7,7 @@ use weir_api::metrics::Metric;
 use super::served::PathHash;
 use super::{End, Engine, State, StreamId};
 use crate::config::Role;
+use crate::explanation::Stage;
 use crate::health::{Client, HealthSignal, Source};
 use crate::reason::Reason;
 use crate::routing::service_time::Took;
@@ -267,8 +268,10 @@ impl Engine {
         if let State::InFlight(flight) = request.state {
             self.note_silence(&request, flight, End::TimedOut, now.mono);
             self.finish_flight(stream, &request, flight, End::TimedOut, now);
-            let refusal = self.refusal(Reason::Expired, request.refusal_context());
-            verdicts.push((stream, refusal));
+            let cause = Reason::Expired.into();
+            let context = self.explain(cause, &request, Stage::Server, now.mono);
+            let refusal = self.refusal(Reason::Expired, context);
+            verdicts.push((stream, Verdict::Reject(refusal)));
         }
     }
 }

@@ -32,7 +32,7 @@ impl Engine {
             let only = only.nth(usize::from(id.0));
             return router::best(only.into_iter(), request.requirements(now.mono))
                 .map(|_| id)
-                .map_err(reason);
+                .map_err(|no_route| self.reason(no_route, request));
         }
         if request.list.is_some() {
             return self.choose_listed(request, arrives, None, now);
@@ -55,7 +55,7 @@ impl Engine {
         let RouteChoice {
             variant,
             instead_of,
-        } = chosen.map_err(reason)?;
+        } = chosen.map_err(|no_route| self.reason(no_route, request))?;
         let chosen = VariantId(variant as u16);
         if let Some(before) = instead_of {
             self.downgraded(VariantId(before as u16), chosen);
@@ -115,7 +115,8 @@ impl Engine {
         if let Some(recorded) = request.list_mut() {
             *recorded = list;
         }
-        let chosen = trial.flatten().map_or(chosen, Ok).map_err(reason)?;
+        let chosen = trial.flatten().map_or(chosen, Ok);
+        let chosen = chosen.map_err(|no_route| self.reason(no_route, request))?;
         let before = if arrives {
             list.passed_over()
         } else {
@@ -188,7 +189,17 @@ impl Engine {
         let tries = self.config.correct;
         self.variants
             .quickest(requirements, (only, tries), avoid, now.mono)
-            .map_err(reason)
+            .map_err(|no_route| self.reason(no_route, request))
+    }
+
+    /// Reason of a refusal because no variant was chosen.
+    fn reason(&self, no_route: NoRoute, request: &Request) -> Reason {
+        match no_route {
+            NoRoute::StreamsFull => Reason::QueueFull,
+            _ if self.demands_too_much(request) => Reason::Accuracy,
+            NoRoute::NoCapacity => Reason::NoCapacity,
+            NoRoute::Infeasible => Reason::Infeasible,
+        }
     }
 
     fn downgraded(&mut self, from: VariantId, to: VariantId) {
@@ -211,13 +222,5 @@ impl Request {
             after: now.since(self.arrived.mono),
             group: self.group(),
         }
-    }
-}
-
-fn reason(no_route: NoRoute) -> Reason {
-    match no_route {
-        NoRoute::NoCapacity => Reason::NoCapacity,
-        NoRoute::Infeasible => Reason::Infeasible,
-        NoRoute::StreamsFull => Reason::QueueFull,
     }
 }

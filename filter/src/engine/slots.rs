@@ -6,6 +6,7 @@ use weir_api::metrics::Metric;
 
 pub(super) use self::acquisition::Asking;
 use self::acquisition::{AcquireParams, Newcomer};
+use super::explain::Cause;
 use super::{Engine, LanePosition, Request, StreamId};
 use crate::coordination::SyncResult;
 use crate::coordination::lead::LeadTimes;
@@ -13,7 +14,7 @@ use crate::reason::Reason;
 use crate::routing::group_times::Group;
 use crate::slots::latest_start;
 use crate::stats::Label;
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Span};
 use crate::variant::VariantId;
 use crate::verdict::Verdict;
 
@@ -99,7 +100,7 @@ impl Engine {
                 continue;
             }
             let verdict = match exceeds {
-                Some(reason) => self.refuse_granted(stream, reason, now.mono),
+                Some(limit) => self.refuse_granted(stream, limit, now.mono),
                 None => self.dispatch(stream, lane, now),
             };
             verdicts.push((stream, verdict));
@@ -131,16 +132,18 @@ impl Engine {
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> bool {
         let mut evicted = false;
-        while let Some(stream) = self.overdue(id, now.mono) {
-            self.downgrade_or_refuse(stream, now, verdicts);
+        while let Some((stream, needed)) = self.overdue(id, now.mono) {
+            self.downgrade_or_refuse(stream, needed, now, verdicts);
             evicted = true;
         }
         evicted
     }
 
+    /// Downgrades or refuses a request that needs that much time at its variant, and has not.
     fn downgrade_or_refuse(
         &mut self,
         stream: StreamId,
+        needed: Span,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
@@ -152,10 +155,10 @@ impl Engine {
         let may_move = request.due > now.mono && request.moved_at != Some(now.mono);
         let to = may_move.then(|| self.downgrade_target(&mut request, now));
         // If only the downstream time is left, the deadline has not expired yet.
-        let reason = if request.deadline.at <= now.mono {
-            Reason::Expired
+        let cause = if request.deadline.at <= now.mono {
+            Cause::Reason(Reason::Expired)
         } else {
-            Reason::Infeasible
+            Cause::Late(needed)
         };
         match to.flatten() {
             Some(to) => {
@@ -166,7 +169,7 @@ impl Engine {
                     self.dirty_variants.push(to);
                 }
             }
-            None => verdicts.push((stream, self.refuse_waiting(&request, reason, now.mono))),
+            None => verdicts.push((stream, self.refuse_waiting(&request, cause, now.mono))),
         }
     }
 
@@ -316,7 +319,8 @@ impl Engine {
     }
 
     /// Removes an overdue request from a variant's queue: by the end of the variant's own budget, or by its deadline.
-    fn overdue(&mut self, id: VariantId, now: Mono) -> Option<StreamId> {
+    /// Returns it with the time that it needs there.
+    fn overdue(&mut self, id: VariantId, now: Mono) -> Option<(StreamId, Span)> {
         let variant = self.variants.get_mut(id)?;
         if variant.slots.queue.is_empty() {
             return None;
@@ -325,29 +329,33 @@ impl Engine {
         let needs_safe = variant.needs_safe(begins);
         let (groups, common) = (&variant.group_times, variant.next_predicted(now));
         let scale = variant.scale();
-        let late = |group: Group, deadline| {
+        let service = |group: Group| {
             let of_group = groups.of(group);
             let predicted = of_group.map_or(common, |of_group| scale.of(of_group, common));
-            let service = if needs_safe {
+            if needs_safe {
                 predicted.safe
             } else {
                 predicted.high
-            };
-            deadline <= now || latest_start(deadline, service) < begins
+            }
         };
+        let late = |group: Group, deadline| {
+            deadline <= now || latest_start(deadline, service(group)) < begins
+        };
+        let needed = |group: Group| begins.since(now) + service(group);
         let expires = variant.expiries.first();
         let expires =
             expires.and_then(|(at, stream)| Some((at, stream, self.requests.get(&stream)?)));
         let expired = expires.filter(|(at, _, request)| late(request.group(), *at));
         if let Some((_, stream, request)) = expired {
+            let needed = needed(request.group());
             variant.slots.queue.cancel(request.class, request.place());
             variant.slots.queue.set_contended();
-            return Some(stream);
+            return Some((stream, needed));
         }
-        let (_, _, stream) = variant
+        let (class, place, stream) = variant
             .slots
             .queue
             .pop_where(|class, place| late(Group::waiting(class, place), place.deadline))?;
-        Some(stream)
+        Some((stream, needed(Group::waiting(class, place))))
     }
 }

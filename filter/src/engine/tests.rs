@@ -23,6 +23,7 @@ mod plan_change;
 mod publication;
 mod quota;
 mod receive;
+mod refusals;
 mod roles;
 mod served;
 mod servers;
@@ -391,7 +392,7 @@ fn accuracy_minimum_is_kept_and_an_invalid_one_ignored() {
         let headers = [("x-slo-min-accuracy", floor.as_bytes())];
         request(&mut engine, stream, &headers, at(0))
     };
-    assert_eq!(reason(&with_floor(1, "70.1")), Some(Reason::Infeasible));
+    assert_eq!(reason(&with_floor(1, "70.1")), Some(Reason::Accuracy));
     assert!(matches!(with_floor(2, "70"), Verdict::Forward(_)));
     assert_eq!(with_floor(3, "-1e9"), Verdict::Park);
 }

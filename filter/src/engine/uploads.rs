@@ -1,13 +1,13 @@
 //! Requests that are upstream while their bodies still arrive: half of a variant's slots at most, of all workers together.
 
 use super::{Engine, Request, StreamId};
-use crate::reason::Reason;
+use crate::explanation::Limit;
 use crate::time::Mono;
 use crate::verdict::Verdict;
 
 impl Engine {
-    /// Reason to refuse a request whose body still arrives, if its variant has its maximum of them.
-    pub(super) fn exceeds_uploads(&mut self, request: &Request, now: Mono) -> Option<Reason> {
+    /// Limit for which a request is refused whose body still arrives, if its variant has its maximum of them.
+    pub(super) fn exceeds_uploads(&mut self, request: &Request, now: Mono) -> Option<Limit> {
         if !request.uploading || !self.owns_slots() {
             return None;
         }
@@ -23,17 +23,13 @@ impl Engine {
         let max = self.variants.get(id)?.uploads_max(stream);
         // Where there is no place for any, another try is of no use.
         Some(match max {
-            0 => Reason::BodyBytesLimit,
-            _ => Reason::QueueFull,
+            0 => Limit::RequestBytes,
+            _ => Limit::Streams,
         })
     }
 
     /// The same for one that waits, and is granted a slot.
-    pub(super) fn granted_exceeds_uploads(
-        &mut self,
-        stream: StreamId,
-        now: Mono,
-    ) -> Option<Reason> {
+    pub(super) fn granted_exceeds_uploads(&mut self, stream: StreamId, now: Mono) -> Option<Limit> {
         let request = self.requests.get(&stream)?;
         if !request.uploading {
             return None;
@@ -43,18 +39,13 @@ impl Engine {
     }
 
     /// Refuses a request that has left its queue with a slot, which the next check of the slot table frees.
-    pub(super) fn refuse_granted(
-        &mut self,
-        stream: StreamId,
-        reason: Reason,
-        now: Mono,
-    ) -> Verdict {
+    pub(super) fn refuse_granted(&mut self, stream: StreamId, limit: Limit, now: Mono) -> Verdict {
         let Some(request) = self.requests.remove(&stream) else {
             return Verdict::Park;
         };
         if let Some(variant) = self.variants.get_mut(request.variant) {
             variant.slots.reported.stale = true;
         }
-        self.refuse_waiting(&request, reason, now)
+        self.refuse_waiting(&request, limit, now)
     }
 }

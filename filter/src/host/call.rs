@@ -1,5 +1,6 @@
 //! Hostcalls, each wrapped once. Many of the SDK's panic on an unexpected status; these handle the failure.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use proxy_wasm::hostcalls;
@@ -129,29 +130,35 @@ pub(super) fn replace_request_body(bytes: usize, by: &[u8]) {
     let _ = hostcalls::set_buffer(BufferType::HttpRequestBody, 0, bytes, by);
 }
 
+/// Replaces the `size` bytes of a response's body that Envoy passes now.
+pub(super) fn replace_response_body(size: usize, by: &[u8]) {
+    let _ = hostcalls::set_buffer(BufferType::HttpResponseBody, 0, size, by);
+}
+
 /// Resumes a held request.
 pub(super) fn resume_request() {
     let _ = hostcalls::resume_http_request();
 }
 
 /// Answers the current request locally.
-pub(super) fn answer(status: u32, headers: Vec<(&str, &str)>, body: &[u8]) {
-    let _ = hostcalls::send_http_response(status, headers, Some(body));
+pub(super) fn answer(status: u32, headers: &[(&str, Cow<'_, str>)], body: &[u8]) {
+    let headers = headers.iter().map(|(name, value)| (*name, &**value));
+    let _ = hostcalls::send_http_response(status, headers.collect(), Some(body));
 }
 
 /// Answers the current gRPC request locally, with trailers only.
-pub(super) fn answer_grpc(code: GrpcCode, message: &str, headers: Vec<(&str, &str)>) {
+pub(super) fn answer_grpc(code: GrpcCode, headers: &[(&str, Cow<'_, str>)]) {
     let status = match code {
         GrpcCode::InvalidArgument => GrpcStatusCode::InvalidArgument,
         GrpcCode::DeadlineExceeded => GrpcStatusCode::DeadlineExceeded,
         GrpcCode::ResourceExhausted => GrpcStatusCode::ResourceExhausted,
+        GrpcCode::FailedPrecondition => GrpcStatusCode::FailedPrecondition,
         GrpcCode::Unavailable => GrpcStatusCode::Unavailable,
     };
     let metadata = headers
-        .into_iter()
-        .map(|(name, value)| (name, value.as_bytes()))
-        .collect();
-    let _ = hostcalls::send_grpc_response(status, Some(message), metadata);
+        .iter()
+        .map(|(name, value)| (*name, value.as_bytes()));
+    let _ = hostcalls::send_grpc_response(status, None, metadata.collect());
 }
 
 /// Makes Envoy choose the route again, because an earlier filter may have caused a choice.

@@ -102,34 +102,73 @@ pub(super) fn forward(dispatch: &Dispatch) {
     }
 }
 
+/// Answers the current request with a refusal.
 pub(super) fn refuse(refusal: &Refusal) {
-    let label = refusal.reason.label();
-    let retry_after = refusal.retry_after_s.map(|s| s.to_string());
-    let mut headers = vec![(DROPPED_REASON, label)];
-    if let Some(retry_after) = &retry_after {
-        headers.push(("retry-after", retry_after));
+    let headers = refusal_headers(refusal);
+    if refusal.trailers_only {
+        call::answer_grpc(refusal.reason.grpc_code(), &headers);
+    } else {
+        let body = refusal.facts.body(refusal.reason);
+        call::answer(refusal.reason.status(), &headers, body.as_bytes());
     }
-    let expected = refusal.expected.map(|it| it.as_millis().to_string());
-    if let Some(expected) = &expected {
-        headers.push((EXPECTED, expected));
+}
+
+/// Makes a refusal of the current response, an answer of Envoy's own; returns the body in place of its own.
+/// `content_type`: that of a client that reads a gRPC status.
+pub(super) fn refuse_instead(refusal: &Refusal, content_type: &str) -> String {
+    for (name, value) in refusal_headers(refusal) {
+        call::set_response_header(name, Some(&value));
+    }
+    if refusal.trailers_only {
+        call::set_response_header(":status", Some("200"));
+        call::set_response_header("content-type", Some(content_type));
+        call::set_response_header("content-length", None);
+        return String::new();
+    }
+    let body = refusal.facts.body(refusal.reason);
+    call::set_response_header("content-length", Some(&body.len().to_string()));
+    body
+}
+
+/// Headers of a refusal; those of a gRPC status too, because Envoy adds them only where it takes the request for gRPC
+/// itself, which it decides before the filter for gRPC-Web has made gRPC of it.
+fn refusal_headers(refusal: &Refusal) -> Vec<(&'static str, Cow<'_, str>)> {
+    let reason = refusal.reason;
+    let number = |number: u64| Cow::Owned(number.to_string());
+    let mut headers = vec![(DROPPED_REASON, Cow::Borrowed(reason.label()))];
+    if let Some(seconds) = refusal.retry_after_s {
+        headers.push(("retry-after", number(seconds.into())));
+    }
+    if reason.forbids_retries() {
+        headers.push(("x-envoy-ratelimited", Cow::Borrowed("true")));
+    }
+    if let Some(waited) = refusal.facts.in_queue() {
+        headers.push(("server-timing", queue_timing(waited)));
+    }
+    if let Some(expected) = refusal.expected {
+        headers.push((EXPECTED, number(expected.as_millis())));
     }
     if let Some(variants) = &refusal.variants {
-        headers.push((VARIANTS, variants));
+        headers.push((VARIANTS, Cow::Borrowed(variants)));
     }
     if let Some(ignored) = &refusal.ignored {
-        headers.push((IGNORED, ignored));
+        headers.push((IGNORED, Cow::Borrowed(ignored)));
     }
-    let mut message = format!("refused by weir: {label}");
-    if let Some(detail) = &refusal.detail {
-        message.push_str(": ");
-        message.push_str(detail);
-    }
-    if refusal.grpc {
-        call::answer_grpc(refusal.reason.grpc_code(), &message, headers);
+    if refusal.trailers_only {
+        let message = refusal.facts.message(reason);
+        headers.push(("grpc-status", number(reason.grpc_code() as u64)));
+        headers.push(("grpc-message", Cow::Owned(message)));
     } else {
-        headers.push(("content-type", "application/json"));
-        let body = format!("{{\"error\":\"{message}\"}}\n");
-        call::answer(refusal.reason.status(), headers, body.as_bytes());
+        headers.push(("content-type", Cow::Borrowed("application/json")));
+    }
+    headers
+}
+
+/// Gives a response of trailers only its content type, which Envoy removes from a local one without a body.
+pub(super) fn type_trailers(content_type: &str) {
+    let is_bare = call::response_header("content-type").is_none();
+    if is_bare && call::response_header("grpc-status").is_some() {
+        call::set_response_header("content-type", Some(content_type));
     }
 }
 

@@ -16,11 +16,9 @@ use crate::shell::Phase;
 use crate::verdict::{BodyVerdict, Verdict};
 
 use super::call;
-use super::effects::{forward, pass, pass_to, refuse, tag};
+use super::effects::{forward, pass, pass_to, refuse, refuse_instead, tag, type_trailers};
 use super::messages::UNKNOWN;
-use super::response_origin::{
-    DROPPED_REASON, ResponseOrigin, end_by_flags, response_origin, retried, served_by,
-};
+use super::response_origin::{ResponseOrigin, end_by_flags, response_origin, retried, served_by};
 use super::service::{self, Handle};
 use super::services::Services;
 use super::source::{peer, source};
@@ -33,6 +31,10 @@ pub(super) struct Stream {
     phase: Phase,
     /// Whether it speaks gRPC, in which Envoy's own responses have status 200 too.
     grpc: bool,
+    /// Content type of answers to it, if it speaks gRPC-Web.
+    grpc_web: Option<&'static str>,
+    /// Body in place of that of Envoy's own answer.
+    instead: Option<String>,
     /// Bytes of the response's body so far.
     answered: usize,
     /// Whether the response's headers are held for its first byte.
@@ -49,6 +51,8 @@ impl Stream {
             service: None,
             phase: Phase::Passing,
             grpc: false,
+            grpc_web: None,
+            instead: None,
             answered: 0,
             awaits_byte: false,
             streams: false,
@@ -183,6 +187,7 @@ impl HttpContext for Stream {
                 body_follows: !end_of_stream && service.expects_body(&headers),
             };
             self.grpc = protocol::is_grpc(&wire);
+            self.grpc_web = protocol::grpc_web_answer(&wire);
             service.on_request(self.id, &incoming, call::now())
         };
         self.carry_out(verdict)
@@ -200,6 +205,9 @@ impl HttpContext for Stream {
     fn on_http_response_headers(&mut self, _: usize, end_of_stream: bool) -> Action {
         #[cfg(feature = "trap")]
         super::trap::on_response(self.id);
+        if let Some(kind) = self.grpc_web {
+            type_trailers(kind);
+        }
         let Some(service) = self.open_at().cloned() else {
             return Action::Continue;
         };
@@ -215,13 +223,15 @@ impl HttpContext for Stream {
         let served_by = moves_on.then(served_by).flatten();
         match response_origin(role == Role::Router, self.grpc && end_of_stream) {
             ResponseOrigin::Envoy(end, reason) => {
-                if let Some(reason) = reason {
-                    call::set_response_header(DROPPED_REASON, Some(reason.label()));
-                    if self.grpc {
-                        // In gRPC Envoy reports its 504 as unavailable too.
-                        let status = (reason.grpc_code() as u32).to_string();
-                        call::set_response_header("grpc-status", Some(&status));
-                    }
+                let refusal = reason.and_then(|reason| {
+                    let service = service.borrow();
+                    let engine = service.engine();
+                    engine.refusal_in_flight(self.id, reason, call::now().mono)
+                });
+                if let Some(refusal) = refusal {
+                    let kind = self.grpc_web.unwrap_or("application/grpc");
+                    let body = refuse_instead(&refusal, kind);
+                    self.instead = (!end_of_stream).then_some(body);
                 }
                 self.end(end);
             }
@@ -254,6 +264,10 @@ impl HttpContext for Stream {
     }
 
     fn on_http_response_body(&mut self, size: usize, end_of_stream: bool) -> Action {
+        if let Some(body) = &mut self.instead {
+            call::replace_response_body(size, std::mem::take(body).as_bytes());
+            return Action::Continue;
+        }
         if self.awaits_byte {
             if size == 0 && !end_of_stream {
                 return Action::Pause;

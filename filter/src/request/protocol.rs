@@ -105,6 +105,8 @@ pub struct Shape {
     pub bypass: bool,
     /// Speaks gRPC, and is refused by gRPC status.
     pub grpc: bool,
+    /// Speaks gRPC-Web, and is refused by gRPC status too. To servers and Envoy it is plain HTTP.
+    pub grpc_web: bool,
     /// Carries a `grpc-timeout`, with any protocol: the next hop obeys it.
     pub grpc_timeout: bool,
     /// Carries an `x-slo-stage-ms`, of another stage or of a client.
@@ -126,6 +128,7 @@ pub fn shape(bypass: &Bypass, streams: &Streams, wire: &Wire<'_>) -> Shape {
     Shape {
         bypass: bypass.applies(wire),
         grpc: is_grpc(wire),
+        grpc_web: grpc_web_answer(wire).is_some(),
         grpc_timeout: wire.get(Field::GrpcTimeout).is_some(),
         stage: wire.get(Field::Stage).is_some(),
         lists_variants: wire.get(Field::Variants).is_some(),
@@ -266,20 +269,33 @@ fn upgrades(value: &[u8]) -> bool {
     items(value).any(|protocol| !protocol.is_empty() && !protocol.eq_ignore_ascii_case(b"h2c"))
 }
 
-/// Whether a request speaks gRPC.
+/// Content type of gRPC.
+const GRPC: &[u8] = b"application/grpc";
+
+/// Whether a request speaks gRPC: exactly where Envoy thinks so, `application/grpc` or `application/grpc+…` in lower case
+/// and without parameters. Any other gets a plain answer from Envoy, which a gRPC status in it would make an answer
+/// without an error.
 #[must_use]
 pub fn is_grpc(wire: &Wire<'_>) -> bool {
-    wire.get(Field::ContentType).is_some_and(names_grpc)
+    let rest = after_grpc(wire);
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+')))
 }
 
-/// `application/grpc`, `application/grpc+proto`, `application/grpc;…`; not `application/grpc-web`.
-fn names_grpc(value: &[u8]) -> bool {
-    const GRPC: &[u8] = b"application/grpc";
-    let value = value.trim_ascii();
-    let Some((name, rest)) = value.split_at_checked(GRPC.len()) else {
-        return false;
+/// Content type of an answer to a request that speaks gRPC-Web, if no filter before this one has made gRPC of it:
+/// `application/grpc-web` and `application/grpc-web-text`, each also with `+…` or parameters.
+#[must_use]
+pub fn grpc_web_answer(wire: &Wire<'_>) -> Option<&'static str> {
+    let rest = after_grpc(wire)?.strip_prefix(b"-web")?;
+    let (rest, answer) = match rest.strip_prefix(b"-text") {
+        Some(rest) => (rest, "application/grpc-web-text+proto"),
+        None => (rest, "application/grpc-web+proto"),
     };
-    name.eq_ignore_ascii_case(GRPC) && matches!(rest.first(), None | Some(b';' | b'+' | b' '))
+    matches!(rest.first(), None | Some(b'+' | b';' | b' ')).then_some(answer)
+}
+
+/// Rest of the content type after that of gRPC.
+fn after_grpc<'a>(wire: &Wire<'a>) -> Option<&'a [u8]> {
+    wire.get(Field::ContentType)?.strip_prefix(GRPC)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ pub use series::{LABELS, Series, decode, encode, encode_group, stats_tag};
 pub const PREFIX: &str = "weir_";
 
 /// Values of the label `reason` of [`Metric::Refused`], in the order of the filter's own list.
-pub const REFUSAL_REASONS: [&str; 10] = [
+pub const REFUSAL_REASONS: [&str; 11] = [
     "expired",
     "infeasible",
     "queue-full",
@@ -19,6 +19,7 @@ pub const REFUSAL_REASONS: [&str; 10] = [
     "no-backend",
     "no-plan",
     "invalid-variants",
+    "accuracy",
 ];
 
 /// Metric types of the Prometheus data model.

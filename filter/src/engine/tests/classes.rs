@@ -130,5 +130,5 @@ fn shares_apply_only_after_a_request_is_lost() {
     let last: [(&str, &[u8]); 1] = [("x-slo-ms", b"9500")];
     assert_eq!(gold_among_the_next(&last, Reason::QueueFull), 15);
     let behind: [(&str, &[u8]); 2] = [("x-slo-ms", b"9500"), ("x-slo-min-accuracy", b"71")];
-    assert_eq!(gold_among_the_next(&behind, Reason::Infeasible), 0);
+    assert_eq!(gold_among_the_next(&behind, Reason::Accuracy), 0);
 }

@@ -236,7 +236,7 @@ fn wrong_list_is_refused_with_the_reason() {
     let mut wrong = |value: &str| match list(&mut engine, 1, (1000, value), &[], at(0)) {
         Verdict::Reject(refusal) => {
             assert_eq!(refusal.reason, Reason::InvalidVariants);
-            refusal.detail.unwrap().into_string()
+            refusal.facts.detail.unwrap().into_string()
         }
         other => panic!("{other:?}"),
     };

@@ -25,6 +25,7 @@ const ORDINARY: Shape = Shape {
     lists_variants: false,
     bypass: false,
     grpc: false,
+    grpc_web: false,
     grpc_timeout: false,
     stream: false,
     upload: false,
@@ -159,15 +160,27 @@ fn grpc_is_recognized_by_content_type() {
         grpc: true,
         ..ORDINARY
     };
+    let web = Shape {
+        grpc_web: true,
+        ..ORDINARY
+    };
     for (kind, expected) in [
         ("application/grpc", grpc),
         ("application/grpc+proto", grpc),
         ("application/grpc+json", grpc),
-        ("application/grpc; charset=utf-8", grpc),
-        ("application/grpc ;x", grpc),
-        ("Application/GRPC", grpc),
-        ("application/grpc-web", ORDINARY),
-        ("application/grpc-web+proto", ORDINARY),
+        ("application/grpc+", grpc),
+        // Envoy takes none of these for gRPC.
+        ("application/grpc; charset=utf-8", ORDINARY),
+        ("application/grpc ;x", ORDINARY),
+        ("Application/GRPC", ORDINARY),
+        (" application/grpc", ORDINARY),
+        ("application/grpc-web", web),
+        ("application/grpc-web+proto", web),
+        ("application/grpc-web; charset=utf-8", web),
+        ("application/grpc-web-text", web),
+        ("application/grpc-web-text+proto", web),
+        ("application/grpc-webx", ORDINARY),
+        ("application/grpc-", ORDINARY),
         ("application/grpcx", ORDINARY),
         ("application/json", ORDINARY),
         ("text/plain, application/grpc", ORDINARY),
