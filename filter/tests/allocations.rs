@@ -180,6 +180,32 @@ fn list_of_variants_allocates_twice() {
     assert_eq!(allocations, 2 * u64::from(MANY));
 }
 
+/// Nothing in the engine, and two texts for the answer.
+#[test]
+fn refusal_allocates_its_body_alone() {
+    const MANY: u32 = 1000;
+    let mut bench = Bench::new(100, r#","queue":{"correct":false}"#);
+    let short: [(&str, &[u8]); 1] = [("x-slo-ms", b"20")];
+    let floor: [(&str, &[u8]); 1] = [("x-slo-min-accuracy", b"99")];
+    let mut refuse = |headers: &[(&str, &[u8])], reads: bool| {
+        for _ in 0..MANY {
+            let Verdict::Reject(refusal) = bench.submit_with(headers) else {
+                panic!("not refused")
+            };
+            if reads {
+                let body = refusal.facts.body(refusal.reason);
+                assert!(body.len() > 100, "{body}");
+            }
+        }
+    };
+    for headers in [&short, &floor] {
+        refuse(headers, false);
+        assert_eq!(measure(|| refuse(headers, false)).count_total, 0);
+        let allocations = measure(|| refuse(headers, true)).count_total;
+        assert!(allocations <= 2 * u64::from(MANY), "{allocations}");
+    }
+}
+
 #[test]
 fn held_request_allocates_at_most_its_place() {
     const MANY: u32 = 1000;

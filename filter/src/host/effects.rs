@@ -11,6 +11,11 @@ use crate::verdict::{Dispatch, OwnModel, Passage, Refusal, StageHeader};
 use super::call;
 use super::response_origin::{DROPPED_REASON, EXPECTED};
 
+/// Content type of gRPC's answers.
+pub(super) const GRPC: &str = "application/grpc";
+/// A message of gRPC without content.
+const EMPTY_MESSAGE: &str = "\0\0\0\0\0";
+
 /// Maximum number in `grpc-timeout`: eight digits.
 const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
 
@@ -114,8 +119,8 @@ pub(super) fn refuse(refusal: &Refusal) {
 }
 
 /// Makes a refusal of the current response, an answer of Envoy's own; returns the body in place of its own.
-/// `content_type`: that of a client that reads a gRPC status.
-pub(super) fn refuse_instead(refusal: &Refusal, content_type: &str) -> String {
+/// `content_type`: that of a client that reads a gRPC status; `base64`: Envoy's filter for gRPC-Web encodes its answer.
+pub(super) fn refuse_instead(refusal: &Refusal, content_type: &str, base64: bool) -> String {
     for (name, value) in refusal_headers(refusal) {
         call::set_response_header(name, Some(&value));
     }
@@ -123,7 +128,8 @@ pub(super) fn refuse_instead(refusal: &Refusal, content_type: &str) -> String {
         call::set_response_header(":status", Some("200"));
         call::set_response_header("content-type", Some(content_type));
         call::set_response_header("content-length", None);
-        return String::new();
+        // Envoy's filter for gRPC-Web waits for a message before it ends an answer in base64.
+        return String::from(if base64 { EMPTY_MESSAGE } else { "" });
     }
     let body = refusal.facts.body(refusal.reason);
     call::set_response_header("content-length", Some(&body.len().to_string()));

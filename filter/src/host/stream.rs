@@ -16,7 +16,7 @@ use crate::shell::Phase;
 use crate::verdict::{BodyVerdict, Verdict};
 
 use super::call;
-use super::effects::{forward, pass, pass_to, refuse, refuse_instead, tag, type_trailers};
+use super::effects::{GRPC, forward, pass, pass_to, refuse, refuse_instead, tag, type_trailers};
 use super::messages::UNKNOWN;
 use super::response_origin::{ResponseOrigin, end_by_flags, response_origin, retried, served_by};
 use super::service::{self, Handle};
@@ -33,6 +33,8 @@ pub(super) struct Stream {
     grpc: bool,
     /// Content type of answers to it, if it speaks gRPC-Web.
     grpc_web: Option<&'static str>,
+    /// Whether Envoy's filter for gRPC-Web encodes answers to it.
+    base64: bool,
     /// Body in place of that of Envoy's own answer.
     instead: Option<String>,
     /// Bytes of the response's body so far.
@@ -52,6 +54,7 @@ impl Stream {
             phase: Phase::Passing,
             grpc: false,
             grpc_web: None,
+            base64: false,
             instead: None,
             answered: 0,
             awaits_byte: false,
@@ -188,6 +191,7 @@ impl HttpContext for Stream {
             };
             self.grpc = protocol::is_grpc(&wire);
             self.grpc_web = protocol::grpc_web_answer(&wire);
+            self.base64 = self.grpc && protocol::accepts_base64(&headers);
             service.on_request(self.id, &incoming, call::now())
         };
         self.carry_out(verdict)
@@ -229,8 +233,8 @@ impl HttpContext for Stream {
                     engine.refusal_in_flight(self.id, reason, call::now().mono)
                 });
                 if let Some(refusal) = refusal {
-                    let kind = self.grpc_web.unwrap_or("application/grpc");
-                    let body = refuse_instead(&refusal, kind);
+                    let kind = self.grpc_web.unwrap_or(GRPC);
+                    let body = refuse_instead(&refusal, kind, self.base64);
                     self.instead = (!end_of_stream).then_some(body);
                 }
                 self.end(end);

@@ -293,6 +293,14 @@ pub fn grpc_web_answer(wire: &Wire<'_>) -> Option<&'static str> {
     matches!(rest.first(), None | Some(b'+' | b';' | b' ')).then_some(answer)
 }
 
+/// Whether a client of gRPC-Web, of whose request a filter before this one has made gRPC, wants its answer in base64.
+#[must_use]
+pub fn accepts_base64<V: AsRef<[u8]>>(headers: &[(String, V)]) -> bool {
+    const TEXT: &[u8] = b"application/grpc-web-text";
+    let accept = headers.iter().find(|(name, _)| name == "accept");
+    accept.is_some_and(|(_, value)| value.as_ref().starts_with(TEXT))
+}
+
 /// Rest of the content type after that of gRPC.
 fn after_grpc<'a>(wire: &Wire<'a>) -> Option<&'a [u8]> {
     wire.get(Field::ContentType)?.strip_prefix(GRPC)

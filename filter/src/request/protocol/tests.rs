@@ -155,6 +155,19 @@ fn upgrades_are_bypassed() {
 }
 
 #[test]
+fn base64_is_for_those_that_accept_it() {
+    for (name, value, expected) in [
+        ("accept", "application/grpc-web-text", true),
+        ("accept", "application/grpc-web-text+proto", true),
+        ("accept", "application/grpc-web", false),
+        ("accept-language", "application/grpc-web-text", false),
+    ] {
+        let headers = [("te".to_owned(), "trailers"), (name.to_owned(), value)];
+        assert_eq!(accepts_base64(&headers), expected, "{name}: {value}");
+    }
+}
+
+#[test]
 fn grpc_is_recognized_by_content_type() {
     let grpc = Shape {
         grpc: true,
