@@ -74,23 +74,23 @@ fn base64(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn body_says_what_was_needed_and_what_was_left() {
+async fn body_names_what_was_needed_and_what_was_left() {
     let scene = scene(SLOW).await;
     let seen = see(scene.infer_within(100)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "infeasible"));
     assert_eq!(seen.header("content-type"), "application/json");
     assert_eq!(seen.header("server-timing"), "queue;dur=0.0");
     assert!(!seen.headers.contains_key("retry-after"));
-    let said = body(&seen);
-    assert_eq!(said["reason"], "infeasible");
-    assert_eq!(said["variant"], "small");
-    let (needed, left) = (said["needed_ms"].as_u64(), said["left_ms"].as_u64());
+    let answer = body(&seen);
+    assert_eq!(answer["reason"], "infeasible");
+    assert_eq!(answer["variant"], "small");
+    let (needed, left) = (answer["needed_ms"].as_u64(), answer["left_ms"].as_u64());
     let (needed, left) = (needed.unwrap(), left.unwrap());
-    assert!(needed >= 1000 && left <= 100, "{said}");
+    assert!(needed >= 1000 && left <= 100, "{answer}");
     let text = format!(
         "refused by weir: infeasible: the fastest allowed variant small needs {needed} ms, {left} ms are left"
     );
-    assert_eq!(said["error"], text);
+    assert_eq!(answer["error"], text);
 
     // The same sentence, with other times, in gRPC.
     let address = scene.envoy.listener("weir").unwrap();
@@ -108,15 +108,15 @@ async fn accuracy_that_no_variant_has_is_422_and_no_demand() {
     let seen = see(floor).await.unwrap();
     assert_eq!(seen.refusal(), (422, "accuracy"));
     assert!(!seen.headers.contains_key("retry-after"));
-    let said = body(&seen);
-    assert_eq!(said["variant"], "small");
-    let most = said["max_accuracy"].as_f64().unwrap();
+    let answer = body(&seen);
+    assert_eq!(answer["variant"], "small");
+    let most = answer["max_accuracy"].as_f64().unwrap();
     let most = most.to_string();
     let text = format!(
         "refused by weir: accuracy: the most accurate allowed variant small has {most} percent, \
          x-slo-min-accuracy is 99"
     );
-    assert_eq!(said["error"], text);
+    assert_eq!(answer["error"], text);
     // What the answer names is served.
     let floor = scene.infer().header("x-slo-min-accuracy", most);
     assert_eq!(see(floor).await.unwrap().status, 200);
@@ -279,10 +279,10 @@ async fn answer_of_envoys_own_timer_is_a_refusal_as_others() {
     let length = seen.body.len().to_string();
     assert_eq!(seen.header("content-length"), length);
     assert_eq!(seen.header("server-timing"), "queue;dur=0.0");
-    let said = body(&seen);
-    assert_eq!(said["reason"], "expired");
-    assert_eq!(said["variant"], "small");
-    let error = said["error"].as_str().unwrap();
+    let answer = body(&seen);
+    assert_eq!(answer["reason"], "expired");
+    assert_eq!(answer["variant"], "small");
+    let error = answer["error"].as_str().unwrap();
     let begins = "refused by weir: expired: small did not answer in the ";
     assert!(error.starts_with(begins), "{error}");
 
@@ -321,10 +321,10 @@ async fn answer_of_envoy_without_a_server_is_a_refusal_as_others() {
     let seen = see(scene.infer()).await.unwrap();
     assert_eq!(seen.refusal(), (503, "no-backend"));
     assert_eq!(seen.header("retry-after"), "1");
-    let said = body(&seen);
+    let answer = body(&seen);
     let text = "refused by weir: no-backend: no server of small can be reached";
-    assert_eq!(said["error"], text);
-    assert_eq!(said["variant"], "small");
+    assert_eq!(answer["error"], text);
+    assert_eq!(answer["variant"], "small");
 }
 
 /// Istio's default policy, of releases that retry 503.

@@ -37,7 +37,7 @@ fn slow(rest: &str) -> Engine {
 }
 
 #[test]
-fn request_that_is_too_short_alone_is_told_the_time_and_not_to_come_again() {
+fn hopeless_request_gets_the_times_and_no_retry_after() {
     let two = [variant("a", 1.0, 1, 100.0), variant("b", 0.0, 1, 60.0)];
     let mut engine = engine(&two, PLAN_HOLDS);
     let refused = refusal(&submit(&mut engine, 1, 20, at(0)));
@@ -67,7 +67,7 @@ fn request_that_the_queue_makes_late_may_come_again() {
 }
 
 #[test]
-fn held_request_is_told_how_long_it_waited() {
+fn held_request_gets_the_time_that_it_waited() {
     let mut engine = slow(r#","queue":{"correct":false,"overlap":false}"#);
     submit(&mut engine, 1, 5000, at(0));
     assert_eq!(submit(&mut engine, 2, 300, at(10)), Verdict::Park);
@@ -85,7 +85,7 @@ fn held_request_is_told_how_long_it_waited() {
 }
 
 #[test]
-fn request_in_flight_is_told_who_did_not_answer() {
+fn request_in_flight_gets_the_variant_that_did_not_answer() {
     let mut engine = slow(r#","queue":{"correct":false,"overlap":false}"#);
     submit(&mut engine, 1, 5000, at(0));
     assert_eq!(submit(&mut engine, 2, 300, at(0)), Verdict::Park);
@@ -137,7 +137,7 @@ fn retry_after_is_bounded() {
 }
 
 #[test]
-fn plan_without_slots_says_when_to_come_again() {
+fn plan_without_slots_names_the_next_try() {
     let mut engine = engine(&[variant("a", 0.0, 0, 10.0)], "");
     let refused = refusal(&submit(&mut engine, 1, 500, at(0)));
     assert_eq!(refused.reason, Reason::NoCapacity);
