@@ -242,14 +242,14 @@ async fn clients_of_grpc_web_get_the_status_of_grpc() {
 }
 
 #[tokio::test]
-async fn clients_of_grpc_web_see_that_there_is_no_slot_and_no_server() {
+async fn clients_of_grpc_web_get_unavailable_without_slot_or_server() {
     for translated in [true, false] {
         let adapt = |bootstrap: Bootstrap, plugin: &mut Value| match translated {
             true => after_grpc_web(bootstrap, plugin),
             false => bootstrap,
         };
         let idle = Scene::start(&[IDLE], 1, adapt).await.unwrap();
-        let gone = Scene::start(&[ONE], 1, |bootstrap, plugin| {
+        let empty = Scene::start(&[ONE], 1, |bootstrap, plugin| {
             let bootstrap = bootstrap.without_backend("small").backends("small", &[]);
             adapt(bootstrap, plugin)
         })
@@ -261,7 +261,7 @@ async fn clients_of_grpc_web_see_that_there_is_no_slot_and_no_server() {
             let seen = typed(address, kind, &accept).await;
             assert_web(&seen, "14", "no-capacity", kind);
             // Envoy's own answer.
-            let address = gone.envoy.listener("weir").unwrap();
+            let address = empty.envoy.listener("weir").unwrap();
             let seen = typed(address, kind, &accept).await;
             assert_web(&seen, "14", "no-backend", kind);
         }
