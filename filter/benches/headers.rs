@@ -50,7 +50,7 @@ fn picked(c: &mut Criterion) {
     let wire = Wire::pick(HEADERS);
     let (bypass, streams) = (Bypass::default(), Streams::default());
     c.bench_function("shape", |b| {
-        b.iter(|| shape(&bypass, &streams, black_box(&wire)));
+        b.iter(|| shape(&bypass, &streams, black_box(&wire), false));
     });
 }
 
@@ -102,6 +102,7 @@ fn read_out(c: &mut Criterion) {
                     },
                     &streams,
                     &wire,
+                    false,
                 ),
                 read(&policy, &wire, NOW, None),
             )

@@ -297,7 +297,7 @@ impl Engine {
         while let Some(stream) = self.timers.pop(now.mono) {
             match self.requests.get(&stream).map(|request| request.state) {
                 Some(State::Receiving { .. }) => self.check_receiving(stream, now, verdicts),
-                Some(State::InFlight(flight)) if flight.answered => {
+                Some(State::InFlight(flight)) if flight.streamed.begun_at.is_some() => {
                     self.reader_expires(stream, now, verdicts);
                 }
                 Some(State::InFlight(_)) => self.expire_flight(stream, now, verdicts),

@@ -90,9 +90,6 @@ pub struct Dispatch {
     /// own timer ends it then, and counts a failure of the replica that it went to. `None` where routes may retry or hedge:
     /// their own time for a try holds.
     pub begins: Option<Span>,
-    /// Upstream timeout: after it the answer is of no use to the client. `None` for a streamed answer, which
-    /// may continue past the deadline once it has begun.
-    pub timeout: Option<Span>,
     /// The client's deadline (`x-slo-deadline`).
     pub deadline: Wall,
     /// Whether `grpc-timeout` is rewritten, because the request carried one.

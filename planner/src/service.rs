@@ -2,6 +2,7 @@
 //! checks it wholly; nothing else in the planner doubts a value of [`Service`].
 
 mod accuracy_mix;
+mod filter_settings;
 mod limits;
 pub mod policy;
 mod reconfigure;
@@ -20,6 +21,7 @@ use crate::forecast::DemandRule;
 use crate::profile::{Origin, Profile};
 
 pub use accuracy_mix::AccuracyMix;
+pub use filter_settings::{Classes, FilterSettings};
 pub use limits::{
     BUDGET_MAX, CORES_MAX, CYCLE, CYCLE_MAX, CYCLE_MIN, DNS_INTERVAL, DNS_INTERVAL_MAX,
     DNS_INTERVAL_MIN, FILE_BYTES_MAX, ON_TIME_TARGET, ON_TIME_TARGET_MAX, ON_TIME_TARGET_MIN,
@@ -94,6 +96,8 @@ pub struct Service {
     pub service_times: ServiceTimeRule,
     /// Request classes; used by the filters only.
     pub classes: Classes,
+    /// Settings of the filters that do not follow from the rest; used by the filters only.
+    pub filter: FilterSettings,
     /// One or more stages, in the order in which a request passes them.
     pub stages: Vec<Stage>,
     /// Variants of all stages, in stage order; names are unique.
@@ -107,17 +111,6 @@ pub struct Membership {
     pub budget: String,
     /// Weight by which needs above the budget are met.
     pub weight: f64,
-}
-
-/// Classes of requests. The planner does nothing with them but hand them to the filters' configuration.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Classes(pub(crate) serde_json::Map<String, serde_json::Value>);
-
-impl Classes {
-    /// Keys of the plugin configuration.
-    pub fn plugin(&self) -> serde_json::Map<String, serde_json::Value> {
-        self.0.clone()
-    }
 }
 
 /// One stage of the pipeline. A service without stages has one, which carries its name.

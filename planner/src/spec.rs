@@ -8,6 +8,7 @@ mod check;
 mod classes;
 mod demand;
 mod duration;
+mod filter;
 mod limits;
 mod place;
 mod profile;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::stream;
+use serde_json::json;
 use weir_bed::clients::{TritonOptions, curl, h2load, triton};
 use weir_bed::emulator::Door;
 use weir_bed::oip::{Client, ModelInferRequest};
@@ -182,6 +183,18 @@ async fn tritonclient_is_answered_over_http_and_grpc() {
         assert_eq!(execution.door, door);
         assert_eq!(execution.headers["x-slo-variant"], "small");
     }
+}
+
+/// Triton's client keeps the stream of its requests open, so the service must name it as one.
+#[tokio::test]
+async fn tritonclients_stream_is_answered() {
+    let scene = Scene::start(&[ONE], 2, |bootstrap, plugin| {
+        let path = format!("/{}/ModelStreamInfer", weir_bed::oip::SERVICE);
+        plugin["streams"] = json!({ "requests": [path] });
+        bootstrap.http2_backends()
+    });
+    let scene = scene.await.unwrap();
+    let address = scene.envoy.listener("weir").unwrap();
     let options = TritonOptions {
         requests: 4,
         ..options(None)

@@ -1,7 +1,9 @@
 //! Protocols of model servers through a real Envoy with the filter. Requests are tagged and take a slot for
 //! as long as they last, streams until their end; websockets bypass the filter; a chain keeps one deadline.
 
+mod held_slots;
 mod streams;
+mod upgrades;
 
 use std::collections::BTreeMap;
 
@@ -78,9 +80,21 @@ async fn every_protocol_is_answered_and_tagged() {
     assert_eq!(doors[3..], [Door::Events, Door::OipGrpc]);
 }
 
+/// A service whose requests stream in both directions, with one slot.
+async fn streaming() -> Scene {
+    let one = Variant { slots: 1, ..ONE };
+    Scene::start(&[one], 1, |bootstrap, plugin| {
+        let path = format!("/{}/ModelStreamInfer", weir_bed::oip::SERVICE);
+        plugin["streams"] = json!({ "requests": [path] });
+        bootstrap.http2_backends()
+    })
+    .await
+    .unwrap()
+}
+
 #[tokio::test]
 async fn grpc_stream_holds_its_slot_to_its_end() {
-    let scene = scene_http2(Variant { slots: 1, ..ONE }).await;
+    let scene = streaming().await;
     let (send, receive) = mpsc::unbounded_channel();
     let requests = stream::unfold(receive, async |mut receive| {
         let next = receive.recv().await?;
@@ -124,7 +138,7 @@ async fn unending(client: Client) -> tonic::Streaming<ModelStreamInferResponse> 
 
 #[tokio::test]
 async fn broken_grpc_stream_releases_its_slot() {
-    let scene = scene_http2(Variant { slots: 1, ..ONE }).await;
+    let scene = streaming().await;
     let mut answers = unending(client(&scene)).await;
     scene.until(Metric::SlotsInUse, "small", 1).await.unwrap();
     scene.backends[0].hang_up();
@@ -282,16 +296,6 @@ async fn later_stages_refusal_reaches_the_client() {
     assert_eq!(seen.refusal(), (504, "infeasible"));
     assert_eq!(detector.backends[0].executions().len(), 1);
     assert_eq!(classifier.backends[0].executions(), []);
-}
-
-/// Requests fifteen events, one after another, over twice the budget; `/v1/stream` is configured as a path of
-/// streams.
-async fn long_stream(scene: &Scene, path: &str) -> reqwest::Result<reqwest::Response> {
-    // Fifteen times as long as planned.
-    scene.backends[0].slow_by(15.0).unwrap();
-    let events = scene.client.post(url(scene, path));
-    let events = events.header("accept", "text/event-stream");
-    events.header("x-slo-ms", "700").send().await
 }
 
 /// Starts a scene in which an answer must not outlast its deadline, except for streams on these paths.

@@ -6,7 +6,7 @@ use super::ConfigError;
 use super::error::wrong;
 use crate::request::protocol::{
     Bypass, GET_PATHS, METHODS, METHODS_MAX, PATHS, PATHS_MAX, PATTERN_BYTES_MAX, Pattern,
-    STREAMED, STREAMS, Streams,
+    STREAMED, Streams,
 };
 
 /// Absent keys keep their defaults; an empty list is empty.
@@ -62,7 +62,7 @@ pub(super) struct RawStreams {
 impl Default for RawStreams {
     fn default() -> RawStreams {
         RawStreams {
-            requests: STREAMS.map(str::to_owned).to_vec(),
+            requests: Vec::new(),
             answers: STREAMED.map(str::to_owned).to_vec(),
         }
     }

@@ -94,7 +94,8 @@ impl Engine {
         let Some(variant) = self.variants.get_mut(id) else {
             return;
         };
-        variant.uploads = variant.uploads.saturating_sub(u32::from(request.uploading));
+        let client_held = request.uploading || flight.streamed.lags;
+        variant.uploads = variant.uploads.saturating_sub(u32::from(client_held));
         let lane = flight.lane;
         if end == End::Answered {
             variant.answered_at = now.mono;
@@ -116,7 +117,7 @@ impl Engine {
             let end = end.max(now.mono + predicted.safe.saturating_sub(predicted.mean) / 2);
             // The longer a server is silent, the fewer are sent, or its queue would grow without an end.
             let silent = now.mono.since(variant.answered_at.max(flight.sent));
-            let is_silent = silent > SILENCE.max(service * 4);
+            let is_silent = flight.streamed.begun_at.is_none() && silent > SILENCE.max(service * 4);
             let end = if is_silent {
                 end.max(now.mono + silent / SILENCE_PART)
             } else if variant.is_flat {

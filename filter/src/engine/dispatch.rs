@@ -52,7 +52,7 @@ impl Engine {
         if let Some(first) = request.list().passed_over() {
             self.stats.count(Metric::Fallbacks, Label::Variant(first));
         }
-        request.state = State::InFlight(Flight {
+        let mut flight = Flight {
             sent: now.mono,
             lane,
             in_flight,
@@ -62,10 +62,12 @@ impl Engine {
             failed: false,
             answered: false,
             streamed: Streamed::default(),
+            timer_at: None,
             owns_slot: owns_slots,
-        });
+        };
         let ends_at = request.deadline.client_at + self.host_timer;
-        self.timers.set(ends_at, stream);
+        flight.rearm(&mut self.timers, stream, Some(ends_at));
+        request.state = State::InFlight(flight);
         self.ledger.release(&mut request.body);
         let class = self.class_names.get(usize::from(request.class.0));
         let class = class.filter(|_| request.class_changed).cloned();
@@ -86,8 +88,6 @@ impl Engine {
             },
             begins: (self.config.max_retries == 0)
                 .then(|| request.deadline.client_at.since(now.mono)),
-            timeout: (!request.shape.stream)
-                .then(|| request.deadline.client_at.since(now.mono) + self.config.deadline.finish),
             deadline: request.deadline.client_wall,
             grpc_timeout: request.shape.grpc_timeout,
             class,
@@ -103,22 +103,13 @@ impl Engine {
         end: End,
         now: Now,
     ) {
-        if !flight.answered {
-            self.cancel_timer(stream, request);
-        }
-        if let Some(until) = flight.streamed.reader_until {
-            self.timers.cancel(until, stream);
+        if let Some(at) = flight.timer_at {
+            self.timers.cancel(at, stream);
         }
         if flight.owns_slot {
             self.free_slot(stream, request, flight, end, now);
         }
         self.count_outcome(request, flight, end, now);
-    }
-
-    /// Cancels the timer of a request in flight, whose answer has begun or which has ended.
-    pub(super) fn cancel_timer(&mut self, stream: StreamId, request: &Request) {
-        let ends_at = request.deadline.client_at + self.host_timer;
-        self.timers.cancel(ends_at, stream);
     }
 
     /// Counts the outcome of a request. Gates count outcomes; a router counts only its own refusals, and the latency of

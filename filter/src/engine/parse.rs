@@ -88,11 +88,11 @@ impl Engine {
         now: Now,
     ) -> ParseOutcome {
         let wire = &incoming.wire;
-        let mut shape = protocol::shape(&self.config.bypass, &self.config.streams, wire);
+        let (bypass, streams) = (&self.config.bypass, &self.config.streams);
+        let mut shape = protocol::shape(bypass, streams, wire, incoming.body_follows);
         if shape.bypass {
             self.stats.count(Metric::Bypassed, Label::None);
-            let changes_protocol = wire.get(Field::Upgrade).is_some();
-            let named = shape.model.filter(|_| !changes_protocol);
+            let named = shape.model.filter(|_| !shape.upgrade);
             return ParseOutcome::Bypass(named.map(|_| shape));
         }
         let mut ignored = InvalidHeaders::default();

@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
+use super::StreamId;
 use super::completion::LanePosition;
 use crate::explanation::Facts;
+use super::timers::Timers;
 use crate::request::body::HeldBody;
 use crate::request::deadline::{Deadline, InvalidHeaders};
 use crate::request::protocol::Shape;
@@ -94,6 +96,8 @@ pub(super) struct Flight {
     pub(super) answered: bool,
     /// Progress of an answer that streams.
     pub(super) streamed: Streamed,
+    /// Its timer: the end of its deadline, of an answer, or of the patience with a reader.
+    pub(super) timer_at: Option<Mono>,
     /// Whether it still has its slot.
     pub(super) owns_slot: bool,
 }
@@ -105,8 +109,24 @@ pub(super) struct Streamed {
     pub(super) awaits_byte: bool,
     /// Time of its first byte.
     pub(super) begun_at: Option<Mono>,
-    /// Time by which its client must have taken more of it, once that has filled Envoy's buffer.
-    pub(super) reader_until: Option<Mono>,
+    /// Time at which it last filled Envoy's buffer.
+    pub(super) filled_at: Option<Mono>,
+    /// Shortest time in which it did.
+    pub(super) quickest: Option<Span>,
+    /// Whether its reader is behind, so that its slot is one that a client holds.
+    pub(super) lags: bool,
+}
+
+impl Flight {
+    /// Replaces its timer.
+    pub(super) fn rearm(&mut self, timers: &mut Timers, stream: StreamId, at: Option<Mono>) {
+        if let Some(before) = std::mem::replace(&mut self.timer_at, at) {
+            timers.cancel(before, stream);
+        }
+        if let Some(at) = at {
+            timers.set(at, stream);
+        }
+    }
 }
 
 /// Properties of a request that its refusal depends on.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weir_api::metrics::Metric;
 
 use super::served::PathHash;
-use super::{End, Engine, State, StreamId};
+use super::{End, Engine, Request, State, StreamId};
 use crate::config::Role;
 use crate::explanation::Stage;
 use crate::health::{Client, HealthSignal, Source};
@@ -21,6 +21,8 @@ use crate::verdict::Verdict;
 pub struct Answer {
     /// Whether it is an error (4xx, 5xx), which is no measurement of the service time.
     pub failed: bool,
+    /// Whether its `content-type` says that it streams.
+    pub streams: bool,
     /// Signal of the server's health, if any.
     pub sign: Option<HealthSignal>,
     /// Variant that answered, if it may differ from the one it was sent to.
@@ -40,6 +42,9 @@ pub const ANSWER_BUFFERED: usize = 65_536;
 /// Least and longest time for which a stream's client need not take anything before its slot is free.
 const READER_MIN: Span = Span::from_secs(2);
 const READER_MAX: Span = Span::from_secs(60);
+/// Least time after which that client is behind, and counts among those that hold slots: a stall of a busy machine is
+/// shorter.
+const LAG_MIN: Span = Span::from_millis(100);
 
 /// Tags of a response from upstream.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,21 +83,26 @@ impl Engine {
             return None;
         };
         flight.failed = answer.failed;
-        let awaits_byte = request.shape.stream && !request.uploading && !answer.failed;
+        // Whatever was expected of the path: an error is an ordinary answer.
+        let streams = (request.shape.stream || answer.streams) && !answer.failed;
+        request.shape.stream = streams;
+        let awaits_byte = streams && !request.uploading;
         if awaits_byte && !flight.answered {
             flight.streamed.awaits_byte = true;
         } else if !std::mem::replace(&mut flight.answered, true) {
-            // A response that has begun may finish: cut off it would be useless.
-            let ends_at = request.deadline.client_at + self.host_timer;
-            self.timers.cancel(ends_at, stream);
-            flight.streamed.begun_at = request.shape.stream.then_some(now.mono);
+            // A response that has begun may finish: cut off it would be useless. One that does not stream must.
+            let finish = self.config.deadline.finish + self.host_timer;
+            let ends_at = (!streams).then(|| request.deadline.client_at + finish);
+            flight.rearm(&mut self.timers, stream, ends_at);
+            flight.streamed.begun_at = streams.then_some(now.mono);
         }
+        let ordinal = flight.lane.ordinal;
+        let opens = streams && flight.owns_slot;
         let waited = flight.sent.since(request.complete_at);
         let remaining = request.deadline.client_at.since(now.mono);
         let came = request.stamped.then_some(request.arrived.wall);
         let (id, list) = (request.variant, request.list.clone());
         let (ignored, path) = (request.ignored, request.path);
-        let streams = request.shape.stream;
         let client = Client {
             source: request.sender.or(answer.source).map(Source::of),
             ..request.client()
@@ -109,6 +119,9 @@ impl Engine {
         let ignored = self.ignored_text(ignored);
         let variant = self.variants.get_mut(id)?;
         variant.silence.heard_at = now.mono;
+        if opens {
+            variant.slots.mark_open_ended(ordinal);
+        }
         if let Some(expected) = answer.expected.filter(|_| role == Role::Router) {
             variant.record_gate_estimate(expected, now.mono);
         }
@@ -161,9 +174,8 @@ impl Engine {
         }
         flight.answered = true;
         flight.streamed.begun_at = Some(now.mono);
+        flight.rearm(&mut self.timers, stream, None);
         let flight = *flight;
-        let ends_at = request.deadline.client_at + self.host_timer;
-        self.timers.cancel(ends_at, stream);
         let Some(variant) = self.variants.get_mut(id) else {
             return;
         };
@@ -178,7 +190,7 @@ impl Engine {
     }
 
     /// Gives the client of a stream, of which Envoy's buffer is full, time to take more of it: twice what the server took for
-    /// as much. The slot of one that takes longer is free: it is the client that the server waits for.
+    /// as much at its quickest. Then it is behind, and it is the client that the server waits for.
     fn await_reader(&mut self, stream: StreamId, now: Mono) {
         let Some(request) = self.requests.get_mut(&stream) else {
             return;
@@ -189,17 +201,24 @@ impl Engine {
         if !flight.owns_slot || !flight.answered {
             return;
         }
-        let begun_at = flight.streamed.begun_at.unwrap_or(flight.sent);
-        let patience = (now.since(begun_at) * 2).clamp(READER_MIN, READER_MAX);
-        let until = now + patience;
-        let before = flight.streamed.reader_until.replace(until);
-        if let Some(before) = before {
-            self.timers.cancel(before, stream);
+        let streamed = &mut flight.streamed;
+        let begun_at = streamed.begun_at.unwrap_or(flight.sent);
+        let took = now.since(streamed.filled_at.replace(now).unwrap_or(begun_at));
+        let quickest = streamed.quickest.map_or(took, |other| other.min(took));
+        streamed.quickest = Some(quickest);
+        let no_longer = std::mem::take(&mut streamed.lags);
+        let lags_at = now + (quickest * 2).clamp(LAG_MIN, READER_MAX);
+        flight.rearm(&mut self.timers, stream, Some(lags_at));
+        if let Some(variant) = self.variants.get_mut(request.variant)
+            && no_longer
+        {
+            variant.uploads = variant.uploads.saturating_sub(1);
+            variant.slots.reported.stale = true;
         }
-        self.timers.set(until, stream);
     }
 
-    /// Frees the slot of a stream whose client has not taken more of it in time.
+    /// Handles the client of a stream that has not taken more of it in time. Clients that are behind hold as many slots as
+    /// uploads do, together with these; each loses its slot after twice the time of its stream so far.
     pub(super) fn reader_expires(
         &mut self,
         stream: StreamId,
@@ -212,8 +231,32 @@ impl Engine {
         let State::InFlight(flight) = &mut request.state else {
             return;
         };
-        flight.streamed.reader_until = None;
-        self.give_slot_back(stream, now, verdicts);
+        flight.timer_at = None;
+        let streamed = &flight.streamed;
+        let begun_at = streamed.begun_at.unwrap_or(flight.sent);
+        let filled_at = streamed.filled_at.unwrap_or(begun_at);
+        let until = filled_at + (filled_at.since(begun_at) * 2).clamp(READER_MIN, READER_MAX);
+        // One that uploads counts already.
+        let counts = !streamed.lags && !request.uploading;
+        let id = request.variant;
+        if until <= now.mono || counts && self.has_max_uploads(id, false, now.mono) {
+            return self.give_slot_back(stream, now, verdicts);
+        }
+        let Some(Request {
+            state: State::InFlight(flight),
+            ..
+        }) = self.requests.get_mut(&stream)
+        else {
+            return;
+        };
+        flight.streamed.lags |= counts;
+        flight.rearm(&mut self.timers, stream, Some(until));
+        if let Some(variant) = self.variants.get_mut(id)
+            && counts
+        {
+            variant.uploads += 1;
+            variant.slots.reported.stale = true;
+        }
     }
 
     /// Frees the slot of a request whose answer has begun, and goes on.
@@ -232,10 +275,12 @@ impl Engine {
         if !std::mem::replace(&mut flight.owns_slot, false) {
             return;
         }
-        let (flight, freed) = (*flight, request.clone());
-        // Already subtracted with its slot: the end of its body must not subtract it again.
+        let before = *flight;
+        // Already subtracted with its slot: the end of its reader's delay, or of its body, must not subtract it again.
+        flight.streamed.lags = false;
+        let freed = request.clone();
         request.uploading = false;
-        self.free_slot(stream, &freed, flight, End::Answered, now);
+        self.free_slot(stream, &freed, before, End::Answered, now);
         self.dispatch_variant(freed.variant, false, now, verdicts);
     }
 
@@ -255,7 +300,8 @@ impl Engine {
         }
     }
 
-    /// Ends a request in flight whose deadline has passed without a response.
+    /// Ends a request in flight whose deadline has passed without a response, or whose response goes on for too long after
+    /// it. Envoy resets a stream that is refused after its headers.
     pub(super) fn expire_flight(
         &mut self,
         stream: StreamId,

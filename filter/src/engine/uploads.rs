@@ -1,8 +1,10 @@
-//! Requests that are upstream while their bodies still arrive: half of a variant's slots at most, of all workers together.
+//! Slots that clients hold: of requests that are upstream while their bodies still arrive, and of streams whose readers are
+//! behind. They are half of a variant's slots at most, of all workers together.
 
 use super::{Engine, Request, StreamId};
 use crate::explanation::Limit;
 use crate::time::Mono;
+use crate::variant::VariantId;
 use crate::verdict::Verdict;
 
 impl Engine {
@@ -12,12 +14,12 @@ impl Engine {
             return None;
         }
         let (id, stream) = (request.variant, request.shape.upload);
+        // Those of other workers may have ended since the slot table was read.
         let is_full = |engine: &Engine| {
             let variant = engine.variants.get(id);
             variant.is_some_and(|variant| variant.has_max_uploads(stream))
         };
-        // Those of other workers may have ended since the slot table was read.
-        if !is_full(self) || self.read_usage(id, now) && !is_full(self) {
+        if !is_full(self) || !self.has_max_uploads(id, stream, now) {
             return None;
         }
         let max = self.variants.get(id)?.uploads_max(stream);
@@ -26,6 +28,13 @@ impl Engine {
             0 => Limit::RequestBytes,
             _ => Limit::Streams,
         })
+    }
+
+    /// Whether clients hold as many slots of a variant as they may, by the slot table as it is now.
+    pub(super) fn has_max_uploads(&mut self, id: VariantId, stream: bool, now: Mono) -> bool {
+        self.read_usage(id, now);
+        let variant = self.variants.get(id);
+        variant.is_some_and(|variant| variant.has_max_uploads(stream))
     }
 
     /// The same for one that waits, and is granted a slot.

@@ -69,7 +69,7 @@ pub(super) struct Variant {
     pub(super) slots: VariantSlots,
     /// Waiting requests for which it expires before their deadline.
     pub(super) expiries: Expiries,
-    /// Requests upstream with incoming bodies.
+    /// Slots that clients hold: of requests with incoming bodies, and of streams whose readers are behind.
     pub(super) uploads: u32,
     /// Health of its servers, as known to the workers of the proxy.
     pub(super) health: Healths,
@@ -149,7 +149,7 @@ impl Variant {
         service + BATCH_MARGIN.max(service / BATCH_MARGIN_PART)
     }
 
-    /// Maximum number of requests with incoming bodies, of all workers: half of its slots, and for those on a path that the
+    /// Maximum number of slots that clients hold, of all workers: half of its slots, and for those on a path that the
     /// service names as a stream at least one. A client chooses to upload without an end, and not on which paths that is
     /// served.
     pub(super) fn uploads_max(&self, stream: bool) -> u32 {

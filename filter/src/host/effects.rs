@@ -82,15 +82,10 @@ pub(super) fn forward(dispatch: &Dispatch) {
     if let Some(class) = &dispatch.class {
         call::set_request_header("x-slo-class", Some(class));
     }
-    // Rounded up: an answer in the deadline's last millisecond is in time. 0: no timeout.
-    let timeout = dispatch
-        .timeout
-        .map_or(0, |timeout| timeout.as_millis_up().max(1));
-    call::set_request_header(
-        "x-envoy-upstream-rq-timeout-ms",
-        Some(digits.format(timeout)),
-    );
-    // As its own timer, so that Envoy counts a replica that hangs, and ejects it.
+    // None: only the answer's headers tell whether it streams. The engine ends one that does not.
+    call::set_request_header("x-envoy-upstream-rq-timeout-ms", Some("0"));
+    // As its own timer, so that Envoy counts a replica that hangs, and ejects it. Rounded up: an answer in the deadline's
+    // last millisecond is in time.
     if let Some(begins) = dispatch.begins {
         let ms = digits.format(begins.as_millis_up().max(1));
         call::set_request_header("x-envoy-upstream-rq-per-try-timeout-ms", Some(ms));

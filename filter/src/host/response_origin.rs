@@ -6,6 +6,7 @@ use weir_api::plan::HOUR_MS;
 use crate::engine::{Answer, End};
 use crate::health::HealthSignal;
 use crate::reason::Reason;
+use crate::request::protocol::is_stream;
 
 use super::call;
 
@@ -53,8 +54,10 @@ pub(super) fn response_origin(router: bool, trailers_only: bool) -> ResponseOrig
             let sign = sign(status.as_slice(), failed || trailers_only);
             // A gRPC server that sends only trailers has no result.
             let failed = failed || trailers_only;
+            let kind = (!failed).then(|| call::response_header("content-type"));
             ResponseOrigin::Upstream(Answer {
                 failed,
+                streams: kind.flatten().is_some_and(|kind| is_stream(&kind)),
                 sign,
                 expected,
                 retried: 0,

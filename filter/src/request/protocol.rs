@@ -1,9 +1,9 @@
 //! Kind of a request, by its method, path and protocol headers: bypassed, gRPC, or a stream.
 //!
 //! Bypassed are requests that no model computes for: configured methods and paths (health checks), GET of configured
-//! paths (metadata and statistics: a model computes for POST), and those that change the protocol of their connection (CONNECT, or an upgrade such as websocket; Envoy
-//! removes an `upgrade` header without one). Paths are compared as sent, without their query. An unrecognized request is
-//! an ordinary one.
+//! paths (metadata and statistics: a model computes for POST), and those that change the protocol of their connection.
+//! A method or a GET has no body then, or a client could have servers wait for the rest of one without a slot. Paths
+//! are compared as sent, without their query. An unrecognized request is an ordinary one.
 
 use std::fmt;
 
@@ -22,14 +22,8 @@ const LIST_BYTES_MAX: usize = 1024;
 
 /// Bypassed methods by default.
 pub const METHODS: [&str; 2] = ["HEAD", "OPTIONS"];
-/// Bypassed paths by default: health checks and metadata of Kubernetes, the Open Inference Protocol and
-/// gRPC.
-pub const PATHS: [&str; 16] = [
-    "/healthz",
-    "/readyz",
-    "/livez",
-    "/v2/health/*",
-    "/v2/models/*/ready",
+/// Paths that are bypassed with any method by default: health and metadata of the Open Inference Protocol and gRPC.
+pub const PATHS: [&str; 11] = [
     "/inference.GRPCInferenceService/ServerLive",
     "/inference.GRPCInferenceService/ServerReady",
     "/inference.GRPCInferenceService/ModelReady",
@@ -43,9 +37,12 @@ pub const PATHS: [&str; 16] = [
     "/grpc.reflection.*",
 ];
 
-/// Paths that are bypassed with GET by default: health, metadata and statistics of the Open Inference Protocol, KServe v1,
-/// TensorFlow Serving, TorchServe and servers with OpenAI's API, and metrics.
-pub const GET_PATHS: [&str; 7] = [
+/// Paths that are bypassed with GET by default: health, metadata and statistics of Kubernetes, the Open Inference
+/// Protocol, KServe v1, TensorFlow Serving, TorchServe and servers with OpenAI's API, and metrics.
+pub const GET_PATHS: [&str; 10] = [
+    "/healthz",
+    "/readyz",
+    "/livez",
     "/v2",
     "/v2/*",
     "/v1/models",
@@ -55,10 +52,9 @@ pub const GET_PATHS: [&str; 7] = [
     "/metrics",
 ];
 
-/// Paths of bidirectional streams by default: those of the Open Inference Protocol.
-pub const STREAMS: [&str; 1] = ["/inference.GRPCInferenceService/ModelStreamInfer"];
-/// Paths of answers that stream by default: the same, and those of servers of language models. Where a client wants no
-/// stream, the first byte is the answer's all the same.
+/// Paths of answers that stream by default: those of the Open Inference Protocol and of servers of language models. Where
+/// a client wants no stream, the first byte is the answer's all the same. No path is one of streaming *requests* by
+/// default: their clients hold a slot before they have sent all, so only a service can say that it has some.
 pub const STREAMED: [&str; 8] = [
     "/inference.GRPCInferenceService/ModelStreamInfer",
     "/v1/chat/completions",
@@ -70,7 +66,8 @@ pub const STREAMED: [&str; 8] = [
     "/v2/models/*/infer_stream",
 ];
 
-/// Paths of streams. A client's `accept` header does not make a stream.
+/// Paths of streams. A client's `accept` header does not make a stream; a server's `content-type` does
+/// ([`is_stream`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Streams {
     /// Requests decided by their headers: their bodies may not end before the answer begins.
@@ -103,6 +100,8 @@ pub struct Pattern {
 pub struct Shape {
     /// Passes through untouched.
     pub bypass: bool,
+    /// Changes the protocol of its connection.
+    pub upgrade: bool,
     /// Speaks gRPC, and is refused by gRPC status.
     pub grpc: bool,
     /// Speaks gRPC-Web, and is refused by gRPC status too. To servers and Envoy it is plain HTTP.
@@ -121,12 +120,14 @@ pub struct Shape {
     pub model: Option<NamePlace>,
 }
 
-/// Returns the kind of a request.
+/// Returns the kind of a request; `body_follows`: it goes on after its headers.
 #[must_use]
-pub fn shape(bypass: &Bypass, streams: &Streams, wire: &Wire<'_>) -> Shape {
+pub fn shape(bypass: &Bypass, streams: &Streams, wire: &Wire<'_>, body_follows: bool) -> Shape {
     let path = wire.get(Field::Path).unwrap_or_default();
+    let upgrade = is_upgrade(wire);
     Shape {
-        bypass: bypass.applies(wire),
+        bypass: upgrade || bypass.applies(wire, body_follows),
+        upgrade,
         grpc: is_grpc(wire),
         grpc_web: grpc_web_answer(wire).is_some(),
         grpc_timeout: wire.get(Field::GrpcTimeout).is_some(),
@@ -139,16 +140,41 @@ pub fn shape(bypass: &Bypass, streams: &Streams, wire: &Wire<'_>) -> Shape {
 }
 
 impl Bypass {
-    fn applies(&self, wire: &Wire<'_>) -> bool {
+    fn applies(&self, wire: &Wire<'_>, body_follows: bool) -> bool {
         let method = wire.get(Field::Method).unwrap_or_default();
-        let is_of = |path: &[u8]| {
-            covers(&self.paths, path) || method == b"GET" && covers(&self.get_paths, path)
-        };
-        method == b"CONNECT"
-            || self.methods.iter().any(|other| other.as_bytes() == method)
-            || wire.get(Field::Upgrade).is_some_and(upgrades)
-            || wire.get(Field::Path).is_some_and(is_of)
+        let path = wire.get(Field::Path).unwrap_or_default();
+        let by_method = || self.methods.iter().any(|other| other.as_bytes() == method);
+        let by_get = || method == b"GET" && covers(&self.get_paths, path);
+        covers(&self.paths, path)
+            || (by_method() || by_get()) && !body_follows && !states_body(wire)
     }
+}
+
+/// Whether a request changes the protocol of its connection: a GET without a body that upgrades it, or a CONNECT with a
+/// `:protocol` (RFC 8441). Envoy forwards the head of any other that has these headers and withholds its body, for which
+/// the server then waits.
+fn is_upgrade(wire: &Wire<'_>) -> bool {
+    let has = |field| wire.get(field).is_some_and(|value| !value.is_empty());
+    let names = |field, name: &[u8]| {
+        let value = wire.get(field).unwrap_or_default();
+        items(value).any(|item| item.eq_ignore_ascii_case(name))
+    };
+    match wire.get(Field::Method) {
+        Some(b"CONNECT") => has(Field::Protocol),
+        Some(b"GET") => {
+            wire.get(Field::Upgrade).is_some_and(upgrades)
+                && names(Field::Connection, b"upgrade")
+                && (has(Field::WebsocketKey) || !names(Field::Upgrade, b"websocket"))
+                && !states_body(wire)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the headers state a body.
+fn states_body(wire: &Wire<'_>) -> bool {
+    let length = wire.get(Field::ContentLength);
+    length.is_some_and(|length| length != b"0") || wire.get(Field::TransferEncoding).is_some()
 }
 
 fn covers(patterns: &[Pattern], path: &[u8]) -> bool {
@@ -157,10 +183,9 @@ fn covers(patterns: &[Pattern], path: &[u8]) -> bool {
 
 impl Default for Streams {
     fn default() -> Streams {
-        let streams: Vec<_> = STREAMS.into_iter().filter_map(Pattern::new).collect();
         Streams {
-            requests: streams.clone(),
-            answers: streams,
+            requests: Vec::new(),
+            answers: STREAMED.into_iter().filter_map(Pattern::new).collect(),
         }
     }
 }
@@ -267,6 +292,23 @@ fn items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Whether any protocol is named except h2c, which is still HTTP.
 fn upgrades(value: &[u8]) -> bool {
     items(value).any(|protocol| !protocol.is_empty() && !protocol.eq_ignore_ascii_case(b"h2c"))
+}
+
+/// Whether an answer with this `content-type` is a stream: server-sent events, or JSON line by line, which servers of
+/// language models send token by token.
+#[must_use]
+pub fn is_stream(content_type: &[u8]) -> bool {
+    const STREAMS: [&str; 5] = [
+        "text/event-stream",
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl",
+        "application/stream+json",
+    ];
+    let name = content_type.split(|byte| *byte == b';').next();
+    let name = name.unwrap_or_default().trim_ascii();
+    let is = |stream: &str| name.eq_ignore_ascii_case(stream.as_bytes());
+    STREAMS.into_iter().any(is)
 }
 
 /// Content type of gRPC.

@@ -57,15 +57,23 @@ pub enum Field {
     ContentType,
     /// `content-length`: size of the body.
     ContentLength,
+    /// `transfer-encoding`: a body of unknown size.
+    TransferEncoding,
     /// `upgrade`: to another protocol.
     Upgrade,
+    /// `connection`: whether `upgrade` counts.
+    Connection,
+    /// `sec-websocket-key`: a websocket's handshake.
+    WebsocketKey,
+    /// `:protocol`: to another protocol by CONNECT, over HTTP/2.
+    Protocol,
     /// `x-envoy-attempt-count`: number of this try, by the Envoy of a caller that retries.
     AttemptCount,
 }
 
 impl Field {
     /// All fields.
-    pub const ALL: [Field; 25] = [
+    pub const ALL: [Field; 29] = [
         Field::SloMs,
         Field::SloTtftMs,
         Field::TtftMs,
@@ -89,7 +97,11 @@ impl Field {
         Field::Path,
         Field::ContentType,
         Field::ContentLength,
+        Field::TransferEncoding,
         Field::Upgrade,
+        Field::Connection,
+        Field::WebsocketKey,
+        Field::Protocol,
         Field::AttemptCount,
     ];
     /// Fields whose values are validated: a client's statements of urgency, rank and choice.
@@ -142,7 +154,11 @@ impl Field {
             Field::Path => ":path",
             Field::ContentType => "content-type",
             Field::ContentLength => "content-length",
+            Field::TransferEncoding => "transfer-encoding",
             Field::Upgrade => "upgrade",
+            Field::Connection => "connection",
+            Field::WebsocketKey => "sec-websocket-key",
+            Field::Protocol => ":protocol",
             Field::AttemptCount => "x-envoy-attempt-count",
         }
     }
@@ -154,6 +170,8 @@ impl Field {
             (7, b':') => Field::Method,
             (7, b'u') => Field::Upgrade,
             (8, b'x') => Field::SloMs,
+            (9, b':') => Field::Protocol,
+            (10, b'c') => Field::Connection,
             (11, b'x') if name.ends_with('s') => Field::Class,
             (11, b'x') => Field::Start,
             (12, b'c') => Field::ContentType,
@@ -166,6 +184,8 @@ impl Field {
             (14, b'x') => Field::Deadline,
             (15, b'x') => Field::RequestStart,
             (17, b'x') => Field::LitellmTimeout,
+            (17, b't') => Field::TransferEncoding,
+            (17, b's') => Field::WebsocketKey,
             (18, b'x') => Field::MinAccuracy,
             (18, b'c') => Field::ConnectTimeoutMs,
             (18, b'r') => Field::RequestTimeoutMs,

@@ -7,12 +7,13 @@
 //! A variant's servers are resolved by DNS under the cluster's name unless the options name their addresses: the
 //! service file has none.
 
+mod extra;
 mod together;
 
 use serde_json::{Value, json};
 use weir_filter::config::Role;
 
-use super::plugin::{BUFFER_BYTES, PlannerAt, Times, fallback, plugin, seconds};
+use super::plugin::{BUFFER_BYTES, PlannerAt, Times, body_bytes, fallback, plugin, seconds};
 use super::requests::ServiceRequests;
 use super::{Document, File, ManifestError, Options, ServerAt, planner_tls, refused};
 use crate::service::{Service, Variant};
@@ -121,12 +122,10 @@ fn bootstrap(services: &[Shared], planners: &[PlannerAt]) -> Result<Value, Manif
     let clusters = variants.flat_map(ports).collect();
     let config = match (services, configs.as_slice()) {
         ([(service, _)], [config]) => {
-            let last = json!(fallback(service)?.cluster);
-            for name in ["websocket", "fallback"] {
-                *at(route(&mut shipped, name)?, "/route/cluster")? = last.clone();
-            }
             let times = Times::of(service);
             let last = route(&mut shipped, "fallback")?;
+            *at(last, "/route/cluster")? = json!(fallback(service)?.cluster);
+            *at(last, "/request_body_buffer_limit")? = json!(2 * body_bytes(service));
             for (key, time) in [("timeout", times.max()), ("idle_timeout", times.hold)] {
                 *at(last, &format!("/route/{key}"))? = json!(seconds(time));
             }
@@ -144,7 +143,11 @@ fn bootstrap(services: &[Shared], planners: &[PlannerAt]) -> Result<Value, Manif
     let Some((_, common)) = services.first() else {
         return Err(missing("service"));
     };
+    let more = extra::clusters(&shipped, services, common)?;
     adapt(&mut shipped, &times, &config, clusters, (planners, common))?;
+    if let Some(all) = at(&mut shipped, "/static_resources/clusters")?.as_array_mut() {
+        all.extend(more);
+    }
     for key in ["timeout", "idle_timeout"] {
         *at(route(&mut shipped, "variant")?, &format!("/route/{key}"))? = json!(seconds(answer));
     }
@@ -255,7 +258,14 @@ fn adapt(
             "stream_idle_timeout",
             times.iter().map(|it| it.answer).max(),
         ),
-        ("request_timeout", times.iter().map(|it| it.request).max()),
+        // Zero is none, which one of several services may need.
+        (
+            "request_timeout",
+            times
+                .iter()
+                .map(|it| it.request)
+                .max_by_key(|it| (it.is_zero(), *it)),
+        ),
     ] {
         let time = json!(seconds(time.unwrap_or_default()));
         *at(shipped, &format!("{LISTENER}{MANAGER}/{key}"))? = time;

@@ -17,7 +17,7 @@ use super::attachment::Attachment;
 use super::backend::{Backend, backends, namespace};
 use super::options::{Ingress, Mesh, PLANNER};
 use super::plugin::{
-    BODY_BYTES, PlannerAt, REQUESTS_MAX, ROOT_ID, Times, outliers, plugin, seconds,
+    PlannerAt, REQUESTS_MAX, ROOT_ID, Times, body_bytes, outliers, plugin, seconds,
 };
 use super::{Document, File, ManifestError, Options, refused};
 use crate::service::Service;
@@ -156,7 +156,7 @@ impl Frame<'_> {
         let times = Times::of(self.service);
         let spec = json!({
             "targetRefs": self.target(),
-            "requestBuffer": { "limit": BODY_BYTES.to_string() },
+            "requestBuffer": { "limit": body_bytes(self.service).to_string() },
             "loadBalancer": { "type": "LeastRequest" },
             "circuitBreaker": {
                 "maxConnections": REQUESTS_MAX, "maxPendingRequests": REQUESTS_MAX,

@@ -67,7 +67,7 @@ pub(super) fn files(
     let mut gateway = vec![
         ("wasmplugin", wasm::at_gateway(&frame)?),
         ("virtualservice", routes::by_cluster(&frame)?),
-        ("destinationrules", routes::destinations(&frame)),
+        ("destinationrules", routes::destinations(&frame)?),
         ("envoyfilter", filters::at_gateway(&frame)),
         ("rights", attached.rights()?),
         ("networkpolicy", attached.network(frame.sidecar_calls())?),

@@ -40,9 +40,8 @@ pub(super) const ROOT_ID: &str = "weir";
 pub(super) const REQUESTS_MAX: u32 = 65_536;
 /// Buffer limit of a connection, and window of a stream. The rest of a held request waits in its client.
 pub(super) const BUFFER_BYTES: u32 = 65_536;
-/// Maximum request body that Envoy's buffer filter waits for: the filter's default of
-/// `body.request_max_bytes`.
-pub(super) const BODY_BYTES: u32 = 1 << 23;
+/// Default of the filter's `body.request_max_bytes`.
+const BODY_BYTES: u64 = 1 << 23;
 /// Name in Envoy of the metric whose percentile policy `sponge` uses.
 pub(super) const SLACK: &str = "wasmcustom.weir_demand_slack_milliseconds";
 /// Bucket bounds of that metric, in ms.
@@ -78,33 +77,53 @@ pub(super) struct PlannerAt {
 pub(super) struct Times {
     /// `deadline.default_ms`.
     pub(super) default_ms: u64,
-    /// `deadline.max_ms`: ten times the SLO lets clients ask for longer deadlines.
+    /// `deadline.max_ms`: ten times the SLO lets clients ask for longer deadlines, unless the service says otherwise.
     pub(super) max_ms: u64,
     /// Limit of a hold; the filter ends holds earlier.
     pub(super) hold: Duration,
     /// Limit of a response.
     pub(super) answer: Duration,
     /// Limit for receiving a request, whose body may wait in its client while it is held.
+    pub(super) receive: Duration,
+    /// The same as Envoy's limit for every request: none (zero) where requests stream.
     pub(super) request: Duration,
 }
 
 impl Times {
     pub(super) fn of(service: &Service) -> Times {
         let default_ms = service.slo.as_millis() as u64;
-        let max_ms = (10 * default_ms).min(HOUR_MS);
-        let max = Duration::from_millis(max_ms);
+        let max = Duration::from_millis((10 * default_ms).min(HOUR_MS));
+        let max = service.filter.deadline_max().unwrap_or(max);
+        let max_ms = max.as_millis() as u64;
         Times {
             default_ms,
             max_ms,
             hold: max + Duration::from_secs(1),
             answer: max + max / 2,
-            request: 3 * max,
+            receive: 3 * max,
+            request: match service.filter.streaming_requests().is_empty() {
+                true => 3 * max,
+                false => Duration::ZERO,
+            },
         }
     }
 
     pub(super) fn max(&self) -> Duration {
         Duration::from_millis(self.max_ms)
     }
+}
+
+/// Maximum request body that Envoy's buffer filter waits for.
+pub(super) fn body_bytes(service: &Service) -> u64 {
+    service.filter.request_max_bytes().unwrap_or(BODY_BYTES)
+}
+
+/// Maximum number of websockets: half of the slots of the variant that serves them, as for all that clients hold.
+pub(super) fn websockets_max(service: &Service) -> Result<u32, ManifestError> {
+    let last = fallback(service)?;
+    let found = plan(service)?;
+    let slots = found.iter().find(|part| part.name == last.name);
+    Ok((slots.map_or(1, |part| part.slots) / 2).max(1))
 }
 
 /// Formats a time as Envoy and Istio read it: with nine decimals at most, which a binary fraction of 5.56 s exceeds.
@@ -187,6 +206,7 @@ pub(super) fn plugin(
         "deadline": { "default_ms": times.default_ms, "max_ms": times.max_ms },
         "plan": { "variants": variants },
     });
+    merge(&mut config, service.filter.keys(), role);
     let mut set = |pointer: &str, key: &str, value: Value| {
         if let Some(object) = config.pointer_mut(pointer).and_then(Value::as_object_mut) {
             object.insert(key.to_owned(), value);
@@ -213,6 +233,25 @@ pub(super) fn plugin(
     }
     Config::parse(config.to_string().as_bytes())?;
     Ok(config)
+}
+
+/// Adds the service's own settings, but for those of other variants at a gate, which has one.
+fn merge(config: &mut Value, keys: &serde_json::Map<String, Value>, role: Role) {
+    let Some(config) = config.as_object_mut() else {
+        return;
+    };
+    let of_others = ["health", "failover"];
+    for (key, value) in keys {
+        if role == Role::Gate && of_others.contains(&key.as_str()) {
+            continue;
+        }
+        match (config.get_mut(key).and_then(Value::as_object_mut), value) {
+            (Some(section), Value::Object(value)) => section.extend(value.clone()),
+            _ => {
+                config.insert(key.clone(), value.clone());
+            }
+        }
+    }
 }
 
 fn variant(part: &VariantPlan) -> Value {

@@ -2,6 +2,7 @@
 
 use super::*;
 
+mod filter;
 mod network;
 mod planner_tls;
 mod servers;
@@ -267,7 +268,9 @@ fn subsets_of_one_host_share_destination_rule() {
     assert_eq!(rule["host"], "resnet.models.svc.cluster.local");
     let subsets = rule["subsets"].as_array().unwrap();
     let labels = serde_json::json!({ "weir.dev/variant": "resnet18" });
-    assert_eq!((subsets.len(), &subsets[0]["labels"]), (3, &labels));
+    // One more is for websockets, which the quickest variant serves.
+    assert_eq!((subsets.len(), &subsets[0]["labels"]), (4, &labels));
+    assert_eq!(subsets[3]["labels"], labels);
     let routes = documents("istio/header-routing/resnet/virtualservice.yaml");
     for (index, name) in ["resnet18", "resnet50", "resnet152"].iter().enumerate() {
         let to = &routes[0].body["spec"]["http"][index]["route"][0]["destination"];
@@ -295,7 +298,7 @@ fn timeouts_follow_from_slo() {
         (
             Target::Istio,
             "istio/gateway/resnet/envoyfilter.yaml",
-            "/spec/configPatches/6/patch/value/route/idle_timeout",
+            "/spec/configPatches/5/patch/value/route/idle_timeout",
             "16s",
         ),
     ] {

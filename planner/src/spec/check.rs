@@ -9,6 +9,7 @@ use weir_api::Cores;
 use super::classes::classes;
 use super::demand::{demand, refuse_model};
 use super::duration::{HOUR, MS, duration, whole_ms};
+use super::filter::filter;
 use super::limits::{limits, resources};
 use super::proxies::{proxy_dns, proxy_pods, stats};
 use super::raw::{RawDuration, RawObjective, ServiceSpec};
@@ -111,6 +112,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
     let resources = resources(raw.variants.as_deref(), raw.stages.as_deref());
     let (stages, variants) = stages(&name, raw.variants, raw.stages, frame)?;
     let limits = limits(&written.resources, &resources, &stages, &variants)?;
+    let classes = classes(&raw.classes, raw.default_class.as_deref(), raw.max_skips)?;
     Ok(Service {
         name,
         slo,
@@ -142,7 +144,8 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         )?,
         resize_timeout: shorter("resize.timeout", raw.resize.timeout)?,
         service_times: service_times(&raw.service_times)?,
-        classes: classes(&raw.classes, raw.default_class.as_deref(), raw.max_skips)?,
+        filter: filter(raw.filter, &classes)?,
+        classes,
         stages,
         variants,
     })

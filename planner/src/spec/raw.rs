@@ -26,8 +26,9 @@ use std::collections::BTreeMap;
 
 #[cfg(feature = "kubernetes")]
 use kube::CustomResource;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use self::rules::{in_range, rules};
 use super::renamed::renamed;
@@ -216,6 +217,11 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_skips: Option<u32>,
+    /// Further settings of the filters, in the keys of the plugin configuration (docs/reference/plugin-configuration.md):
+    /// deadline, skew, bypass, streams, body, queue, health, failover, max_retries, on_stale. Their own parser checks them.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schemars(schema_with = "free_form")]
+    pub filter: Map<String, Value>,
     /// Variants to choose from. A pipeline has stages instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
@@ -224,6 +230,11 @@ pub struct ServiceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub stages: Option<Vec<RawStage>>,
+}
+
+/// Returns the schema of an object with any keys, which the API server keeps.
+fn free_form(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
 /// One stage of a pipeline.

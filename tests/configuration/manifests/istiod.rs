@@ -346,8 +346,21 @@ fn match_of(matched: &Value) -> Value {
             _ => json!({ "name": name, "present_match": true }),
         });
     }
+    for name in matched["withoutHeaders"]
+        .as_object()
+        .into_iter()
+        .flat_map(Map::keys)
+    {
+        headers.push(json!({ "name": name, "present_match": true, "invert_match": true }));
+    }
+    if let Some(method) = matched.get("method") {
+        headers.push(json!({ "name": ":method", "string_match": method }));
+    }
     let uri = &matched["uri"];
     match (uri.get("exact"), uri.get("prefix")) {
+        _ if uri.get("regex").is_some() => {
+            json!({ "safe_regex": { "regex": uri["regex"] }, "headers": headers })
+        }
         (Some(path), _) => json!({ "path": path, "headers": headers }),
         (_, Some(prefix)) => json!({ "prefix": prefix, "headers": headers }),
         _ => json!({ "prefix": "/", "headers": headers }),

@@ -1,14 +1,132 @@
 //! Event streams and websockets through the filter.
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use weir_bed::scene::Seen;
+
 use super::*;
 
-/// Only a configured path makes a stream, whatever the client's `accept` header contains.
+/// A server whose execution takes that long, and is planned with less.
+async fn planned_with(service_ms: f64, planned_ms: u64, slots: u32) -> Scene {
+    let slow = Variant {
+        slots,
+        service_ms,
+        ..ONE
+    };
+    Scene::start(&[slow], 1, |bootstrap, plugin| {
+        plugin["plan"]["variants"][0]["service_ms"] = json!(planned_ms);
+        bootstrap
+    })
+    .await
+    .unwrap()
+}
+
+fn is_whole(seen: &Seen, events: usize) -> bool {
+    let text = String::from_utf8_lossy(&seen.body);
+    text.matches("\"index\"").count() == events && text.ends_with("data: [DONE]\n\n")
+}
+
+/// What the server says makes a stream: 15 s of events with a budget of one, on a path that nothing lists.
 #[tokio::test]
-async fn unconfigured_event_stream_ends_with_the_budget() {
-    let scene = with_streams(json!([])).await;
-    let answer = long_stream(&scene, "/v1/stream?events=15").await.unwrap();
-    assert_eq!(answer.status(), 200);
-    assert!(answer.bytes().await.is_err(), "it was not cut");
+async fn long_event_stream_is_whole_whatever_its_path() {
+    let scene = planned_with(15_000.0, 500, 1).await;
+    let events = scene.client.post(url(&scene, "/v1/stream?events=30"));
+    let seen = see(events.header("x-slo-ms", 1000)).await.unwrap();
+    assert_eq!(seen.refusal(), (200, ""));
+    assert!(is_whole(&seen, 30));
+    scene.until(Metric::OnTime, ONE.name, 1).await.unwrap();
+    scene.until(Metric::SlotsInUse, ONE.name, 0).await.unwrap();
+}
+
+/// What a client says makes none.
+#[tokio::test]
+async fn clients_accept_header_makes_no_stream() {
+    let address = plain_server_that_hangs().await;
+    let variants = json!([{
+        "name": "small", "cluster": "small", "share": 1, "slots": 1, "service_ms": 50, "accuracy": 70,
+    }]);
+    let scene = Scene::start_with(Vec::new(), &variants, 1, |bootstrap, plugin| {
+        plugin["deadline"]["finish_ms"] = json!(300);
+        bootstrap.backend("small", address).fallback("small")
+    });
+    let scene = scene.await.unwrap();
+    for accept in ["text/event-stream", "application/json"] {
+        let request = scene.infer_within(700).header("accept", accept);
+        let begun = std::time::Instant::now();
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        assert!(answer.bytes().await.is_err(), "it was not cut");
+        assert!(begun.elapsed().as_millis() >= 1000);
+        scene.until(Metric::SlotsInUse, ONE.name, 0).await.unwrap();
+    }
+    let cut = scene.metric(Metric::Refused, "expired").await.unwrap();
+    assert_eq!(cut, 2);
+}
+
+/// Starts a server that answers with headers and a part of a body, and then with nothing.
+async fn plain_server_that_hangs() -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut read, mut write) = stream.split();
+                let mut head = [0; 4096];
+                let _ = read.read(&mut head).await;
+                let text = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+                let _ = write.write_all(text).await;
+                while matches!(read.read(&mut head).await, Ok(1..)) {}
+            });
+        }
+    });
+    address
+}
+
+/// 40 streams of 20 tokens, first token after 0.1 s, at two slots: the first token is what the objective is for.
+#[tokio::test]
+async fn first_tokens_of_queued_streams_are_on_time() {
+    const STREAMS: u64 = 40;
+    let scene = planned_with(400.0, 20, 2).await;
+    let mut running = Vec::new();
+    for _ in 0..STREAMS / 2 {
+        for _ in 0..2 {
+            let events = scene.client.post(url(&scene, "/v1/stream?events=20"));
+            running.push(Scene::spawn(events.header("x-slo-ttft-ms", 800).body("{}")));
+        }
+        scene
+            .until_metric(Metric::HeldRequests, "", "few wait", |held| held < 2)
+            .await
+            .unwrap();
+    }
+    for one in running {
+        let seen = one.await.unwrap().unwrap();
+        assert_eq!(seen.refusal(), (200, ""));
+        assert!(is_whole(&seen, 20));
+    }
+    let (_, most) = scene.backends[0].load();
+    assert!(most <= 2, "{most} at once");
+    scene
+        .until(Metric::OnTime, ONE.name, STREAMS)
+        .await
+        .unwrap();
+    assert_eq!(scene.metric(Metric::Late, ONE.name).await.unwrap(), 0);
+    scene.until(Metric::SlotsInUse, ONE.name, 0).await.unwrap();
+}
+
+/// A client that vanishes in the middle of a long stream frees its slot for the next, which would be too late otherwise.
+#[tokio::test]
+async fn vanished_client_of_a_stream_frees_its_slot() {
+    let scene = planned_with(20_000.0, 200, 1).await;
+    for _ in 0..3 {
+        let events = scene.client.post(url(&scene, "/v1/stream?events=100"));
+        let mut answer = events.header("x-slo-ttft-ms", 1500).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        for _ in 0..15 {
+            assert!(answer.chunk().await.unwrap().is_some());
+        }
+        drop(answer);
+    }
+    scene.until(Metric::SlotsInUse, ONE.name, 0).await.unwrap();
+    scene.until(Metric::ClientDisconnects, "", 3).await.unwrap();
 }
 
 /// Until its first byte, a stream is subject to its deadline.

@@ -25,7 +25,12 @@ fn send(engine: &mut Engine, stream: StreamId, path: &str, grpc: bool) -> Verdic
         true => b"application/grpc",
         false => b"application/json",
     };
+    let method: &[u8] = match path.ends_with("/ready") {
+        true => b"GET",
+        false => b"POST",
+    };
     let headers = [
+        (":method", method),
         (":path", path.as_bytes()),
         ("content-type", kind),
         ("x-slo-ms", b"500"),

@@ -2,11 +2,31 @@
 
 use super::receive::{SMALL, head, head_to, is_forwarded, last, part};
 use super::*;
+use crate::request::protocol::STREAMED;
+
+/// Configuration of a service whose requests stream by the Open Inference Protocol.
+pub(super) const STREAMING: &str =
+    r#","streams":{"requests":["/inference.GRPCInferenceService/ModelStreamInfer"]}"#;
+
+/// Without a service's word a client that chooses a path holds nothing before its body is complete.
+#[test]
+fn no_path_takes_a_slot_before_its_body_by_default() {
+    let mut engine = engine(&[variant("a", 1.0, 4, 100.0)], "");
+    for (stream, path) in (0..).zip(STREAMED) {
+        let verdict = head_to(&mut engine, stream, 1000, path, at(0));
+        assert_eq!(verdict, Verdict::Park, "{path}");
+    }
+    assert_eq!(
+        engine.variants.get(VariantId(0)).unwrap().slots.in_flight(),
+        0
+    );
+    assert!(is_forwarded(&last(&mut engine, 0, at(1))));
+}
 
 #[test]
 fn streams_take_at_most_half_of_the_slots() {
     const PATH: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
-    let mut engine = engine(&[variant("a", 1.0, 4, 100.0)], "");
+    let mut engine = engine(&[variant("a", 1.0, 4, 100.0)], STREAMING);
     for stream in 0..2 {
         let verdict = head_to(&mut engine, stream, 1000, PATH, at(0));
         assert!(matches!(verdict, Verdict::Forward(_)));

@@ -104,6 +104,10 @@ fn taken(config: &mut Value) -> Value {
         .unwrap()
     {
         cluster["load_assignment"].take();
+        if cluster["name"] == "websocket" {
+            // Half of the slots.
+            cluster["circuit_breakers"].take();
+        }
     }
     serde_json::from_str(plugin.as_str().unwrap()).unwrap()
 }

@@ -34,11 +34,8 @@ impl<W: Witness> Simulation<'_, W> {
                     flight.deadline_ms = dispatch.deadline.as_ms();
                 }
                 let variant = self.names.get(&*dispatch.name).copied().unwrap_or(u16::MAX);
-                self.forward(
-                    request,
-                    variant,
-                    whole_ms(dispatch.timeout.unwrap_or_default().into()),
-                );
+                // The engine ends it.
+                self.forward(request, variant, Duration::MAX);
             }
             Verdict::Reject(refusal) => {
                 let Refusal {
@@ -340,9 +337,4 @@ pub(super) fn class_of<'a>(scenario: &'a Scenario, request: &Request) -> Option<
 /// Time at which a request's client disconnects.
 pub(super) fn leaves_at(request: &Request) -> u64 {
     nanos(request.sent.saturating_add(request.timeout))
-}
-
-/// Rounds to whole ms, at least 1, as the filter's shell does for Envoy's router.
-fn whole_ms(timeout: Duration) -> Duration {
-    Duration::from_millis(nanos(timeout).div_ceil(1_000_000).max(1))
 }

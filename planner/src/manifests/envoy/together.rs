@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use weir_filter::config::Config;
 
-use super::super::plugin::{Times, fallback, seconds};
+use super::super::plugin::{Times, body_bytes, fallback, seconds};
 use super::super::requests::matches;
 use super::super::{ManifestError, Options, refused};
+use super::extra::websocket_cluster;
 use super::{Shared, at, grpc_fallback, grpc_route, missing, route};
 use crate::service::Service;
 
@@ -50,6 +51,8 @@ pub(super) fn check_names(
         }
         let owner = format!("of the planner of service {}", service.name);
         clusters.insert(planner(service), owner);
+        let owner = format!("of the websockets of service {}", service.name);
+        clusters.insert(websocket_cluster(services, service), owner);
     }
     for (service, _) in services {
         for (index, variant) in service.variants.iter().enumerate() {
@@ -88,13 +91,20 @@ pub(super) fn set_routes(shipped: &mut Value, services: &[Shared]) -> Result<(),
     }
     let mut routes = vec![route(shipped, "variant")?.clone()];
     for (service, options) in services {
-        let last = json!(fallback(service)?.cluster);
+        let last = &fallback(service)?.cluster;
+        let websocket = websocket_cluster(services, service);
         let times = Times::of(service);
         for (name, template) in &templates {
             let mut route = template.clone();
             *at(&mut route, "/name")? = json!(format!("{}.{name}", service.name));
-            *at(&mut route, "/route/cluster")? = last.clone();
+            let cluster = if *name == "fallback" {
+                last
+            } else {
+                &websocket
+            };
+            *at(&mut route, "/route/cluster")? = json!(cluster);
             if *name == "fallback" {
+                *at(&mut route, "/request_body_buffer_limit")? = json!(2 * body_bytes(service));
                 *at(&mut route, "/route/timeout")? = json!(seconds(times.max()));
                 *at(&mut route, "/route/idle_timeout")? = json!(seconds(times.hold));
             }

@@ -9,8 +9,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::plugin::{BODY_BYTES, BUFFER_BYTES, Times, seconds};
-use super::routes::{CHOSEN, FALLBACK, STREAM, WEBSOCKET};
+use super::super::plugin::{BUFFER_BYTES, Times, body_bytes, seconds};
+use super::routes::{CHOSEN, FALLBACK, STREAM, WEBSOCKET, streams};
 use super::{Document, Frame, SERVICE_LABEL};
 
 const API: &str = "networking.istio.io/v1alpha3";
@@ -59,8 +59,8 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
         add(&mut manager, key, value);
     }
     let (answer, hold) = (seconds(times.answer), seconds(times.hold));
-    let longest = seconds(times.request + times.hold);
-    let name = frame.part("buffer");
+    let longest = seconds(times.receive + times.hold);
+    let (name, bytes) = (frame.part("buffer"), body_bytes(frame.service));
     let route = |part: &str, action: Value| http_route(context, &frame.part(part), None, action);
     let mut patches = vec![
         listener(
@@ -69,13 +69,12 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
             json!({ "connection_balance_config": { "exact_balance": {} } }),
         ),
         network_filter(context, port, manager),
-        buffer(context, port, &name, true),
+        buffer((context, port), &name, bytes, true),
         route(
             CHOSEN,
             json!({ "cluster_header": "x-slo-cluster", "idle_timeout": answer }),
         ),
         route(WEBSOCKET, json!({ "idle_timeout": "3600s" })),
-        route(STREAM, json!({ "idle_timeout": hold })),
         buffered(
             route(
                 FALLBACK,
@@ -84,8 +83,12 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
                 }),
             ),
             &name,
+            bytes,
         ),
     ];
+    if streams(frame).is_some() {
+        patches.push(route(STREAM, json!({ "idle_timeout": hold })));
+    }
     let clusters = frame.backends.iter();
     let clusters = clusters.filter(|backend| backend.variant.profile.batch == 1);
     patches.extend(clusters.map(|backend| cluster(context, &backend.variant.cluster)));
@@ -103,6 +106,7 @@ pub(super) fn at_sidecars(frame: &Frame) -> Vec<Document> {
     let times = Times::of(frame.service);
     let context = "SIDECAR_INBOUND";
     let inbound = json!({ "listener": { "name": "virtualInbound" } });
+    let bytes = body_bytes(frame.service);
     let mut patches = vec![listener(context, inbound, json!({}))];
     for port in super::super::backend::ports(&frame.backends) {
         let mut manager = manager();
@@ -120,7 +124,7 @@ pub(super) fn at_sidecars(frame: &Frame) -> Vec<Document> {
             json!({ "timeout": seconds(times.answer), "idle_timeout": seconds(times.hold) });
         patches.extend([
             network_filter(context, port, manager),
-            buffer(context, port, BUFFER, false),
+            buffer((context, port), BUFFER, bytes, false),
             http_route(context, "default", Some(port), route),
         ]);
     }
@@ -144,9 +148,9 @@ fn manager() -> Value {
 }
 
 /// Returns Envoy's buffer filter, which waits for bodies before all other filters.
-fn buffer(context: &str, port: u16, name: &str, disabled: bool) -> Value {
+fn buffer((context, port): (&str, u16), name: &str, bytes: u64, disabled: bool) -> Value {
     let mut value = json!({
-        "name": name, "typed_config": { "@type": BUFFER_TYPE, "max_request_bytes": BODY_BYTES },
+        "name": name, "typed_config": { "@type": BUFFER_TYPE, "max_request_bytes": bytes },
     });
     if disabled {
         add(&mut value, "disabled", json!(true));
@@ -174,9 +178,9 @@ fn cluster(context: &str, name: &str) -> Value {
 }
 
 /// Adds to a route's patch that bodies are buffered, by the filter of that name.
-fn buffered(mut patch: Value, name: &str) -> Value {
+fn buffered(mut patch: Value, name: &str, bytes: u64) -> Value {
     let enabled = json!({
-        "@type": format!("{BUFFER_TYPE}PerRoute"), "buffer": { "max_request_bytes": BODY_BYTES },
+        "@type": format!("{BUFFER_TYPE}PerRoute"), "buffer": { "max_request_bytes": bytes },
     });
     if let Some(value) = patch.pointer_mut("/patch/value") {
         add(value, "typed_per_filter_config", json!({ name: enabled }));

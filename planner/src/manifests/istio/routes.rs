@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::super::backend::Backend;
 use super::super::plugin::{Times, fallback, paths_after_choice, seconds};
 use super::{Document, Frame, ManifestError, VARIANT_LABEL};
-use matches::{matches, of_streams};
+use matches::{matches, of_streams, of_websockets};
 
 pub(super) use destinations::destinations;
 
@@ -25,12 +25,15 @@ pub(super) const STREAM: &str = "stream";
 pub(super) const CHOSEN: &str = "variant";
 pub(super) const WEBSOCKET: &str = "websocket";
 pub(super) const FALLBACK: &str = "fallback";
+/// Subset of the fallback's servers for websockets.
+const WEBSOCKETS: &str = "weir-websockets";
 
 const GATEWAY: &str = "Where clients come in. Options --host, --port and --tls-secret say more; --parent names a Gateway that \
     there is already.";
 const BY_CLUSTER: &str = "The filter sets x-slo-cluster and lets Envoy choose the route anew. The route `variant` is for \
     what it has chosen: envoyfilter.yaml replaces its destination, which stands here because there must be one, by \
-    the header. `stream` is for bidirectional streams, whose bodies are not waited for. `fallback` is for what it has not: bypassed requests, and all of them where the filter is missing \
+    the header. `stream`, if there is one, is for requests that stream \
+    (filter.streams.requests), whose bodies are not waited for. `websocket` leads to a subset with a small limit, because no slot counts them. `fallback` is for what it has not: bypassed requests, and all of them where the filter is missing \
     or failed open. It names what can bear all traffic, the quickest variant. attempts 0: a retry is an \
     execution that no slot counts; Istio retries by default. x-slo-cluster ends here. A route without timeout \
     has none.";
@@ -65,14 +68,13 @@ pub(super) fn by_cluster(frame: &Frame) -> Result<Vec<Document>, ManifestError> 
     let paths = &frame.options.paths;
     let route = |part: &str, matched, timeout| route(&frame.part(part), matched, &last, timeout);
     let present = json!({ "x-slo-cluster": {} });
-    let websocket = json!({ "upgrade": { "regex": "(?i)websocket" } });
     let variants: Vec<_> = frame.backends.iter().map(|it| it.variant).collect();
     let chosen = matches(&paths_after_choice(paths, &variants), Some(present));
     let mut http = vec![
         route(CHOSEN, chosen, Some(times.answer)),
-        route(WEBSOCKET, matches(paths, Some(websocket)), None),
+        websocket(frame, &last),
     ];
-    if let Some(matched) = of_streams(paths) {
+    if let Some(matched) = streams(frame) {
         http.push(route(STREAM, matched, Some(times.max())));
     }
     http.push(route(FALLBACK, matches(paths, None), Some(times.max())));
@@ -95,14 +97,33 @@ pub(super) fn by_header(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
         route(&name, matched, backend, Some(times.answer))
     };
     let mut http: Vec<Value> = frame.backends.iter().map(of_variant).collect();
+    let last = fallback_backend(frame)?;
+    http.push(websocket(frame, &last));
+    let fallback = frame.part(FALLBACK);
     http.push(route(
-        &frame.part(FALLBACK),
+        &fallback,
         matches(paths, None),
-        &fallback_backend(frame)?,
+        &last,
         Some(times.max()),
     ));
     let body = virtual_service(frame, &http);
     Ok(vec![Document::new(BY_HEADER, body)])
+}
+
+/// Returns the matches of the requests that stream; `None` if none do.
+pub(super) fn streams(frame: &Frame) -> Option<Vec<Value>> {
+    let streams = frame.service.filter.streaming_requests();
+    of_streams(&streams, &frame.options.paths)
+}
+
+/// Returns the route of websockets: to the servers of the fallback, as a subset that has limits of its own.
+fn websocket(frame: &Frame, last: &Backend) -> Value {
+    let servers = Backend {
+        subset: Some(WEBSOCKETS),
+        ..*last
+    };
+    let matched = of_websockets(&frame.options.paths);
+    route(&frame.part(WEBSOCKET), matched, &servers, None)
 }
 
 /// Returns the backend of the fallback route.

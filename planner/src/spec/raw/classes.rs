@@ -21,6 +21,9 @@ pub struct RawClass {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub max_requests: Option<u32>,
+    /// Whether answers to this class stream on every path: their deadline is for the first byte.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub streams: bool,
     /// Requirement on requests of this class. Without one, every client may use it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<RawClaim>,

@@ -12,6 +12,8 @@ use super::pointer::at;
 
 /// Suffix of the names of the shipped failover clusters.
 const FAILOVER: &str = "-failover";
+/// Name of the cluster, and of the route, of websockets.
+pub(super) const WEBSOCKET: &str = "websocket";
 
 /// One cluster and its hosts, each with its weight.
 #[derive(Debug, Clone)]
@@ -67,6 +69,15 @@ impl Backend {
         *at(&mut cluster, "/name")? = json!(format!("{}{FAILOVER}", self.cluster));
         *at(&mut cluster, "/cluster_type/typed_config/clusters")? = json!(members);
         Ok(cluster)
+    }
+
+    /// The template of the websockets' cluster, with these hosts, over HTTP/1.1.
+    pub(super) fn websocket_from(&self, template: &Value) -> Result<Value> {
+        let servers = Backend {
+            cluster: WEBSOCKET.to_owned(),
+            ..self.clone()
+        };
+        servers.addressed(template)
     }
 
     /// The template with this cluster's name and hosts.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::backend::{Backend, address};
+use super::backend::{Backend, WEBSOCKET, address};
 use super::discovery::Discovery;
 use super::launch::Launch;
 use super::listeners::{self, Careful};
@@ -289,7 +289,7 @@ impl Bootstrap {
         if let Some(timeout) = self.stream_idle_timeout {
             let seconds = format!("{}s", timeout.as_secs_f64());
             *at(listeners::manager(listener)?, "/stream_idle_timeout")? = json!(seconds);
-            let held = |route: &&mut Value| route.get("name") != Some(&json!("websocket"));
+            let held = |route: &&mut Value| route.get("name") != Some(&json!(WEBSOCKET));
             for route in listeners::routes(listener)?.iter_mut().filter(held) {
                 *at(route, "/route/idle_timeout")? = json!(seconds);
             }
@@ -307,7 +307,9 @@ impl Bootstrap {
             .or(first)
             .unwrap_or_default();
         for route in listeners::routes(listener)? {
-            if let Ok(cluster) = at(route, "/route/cluster") {
+            if let Ok(cluster) = at(route, "/route/cluster")
+                && *cluster != WEBSOCKET
+            {
                 *cluster = fallback.clone();
             }
         }
@@ -364,6 +366,12 @@ impl Bootstrap {
             for backend in &self.backends {
                 clusters.push(backend.failover_from(template, &self.backends)?);
             }
+        }
+        let named = |cluster: &&Value| cluster.get("name").is_some_and(|it| it == WEBSOCKET);
+        let last = |backend: &&Backend| Some(&backend.cluster) == self.fallback.as_ref();
+        let last = self.backends.iter().find(last).or(self.backends.first());
+        if let Some((template, backend)) = shipped.iter().find(named).zip(last) {
+            clusters.push(backend.websocket_from(template)?);
         }
         for (name, careful) in &self.careful {
             clusters.push(careful.cluster_from(name, template)?);

@@ -1,6 +1,7 @@
 //! Lists of requests whose bodies are still arriving when they are sent.
 
 use super::*;
+use crate::engine::tests::uploads::STREAMING;
 
 const PATH: &[u8] = b"/inference.GRPCInferenceService/ModelStreamInfer";
 
@@ -35,7 +36,7 @@ fn sent(engine: &mut Engine, id: StreamId, value: &str) -> (String, Option<Strin
 #[test]
 fn variant_with_its_maximum_of_streams_is_skipped() {
     // Of two slots a stream may have one.
-    let mut engine = engine(&three(2), "");
+    let mut engine = engine(&three(2), STREAMING);
     for (id, value, by, list) in [
         (1, "large, medium", "large", "large"),
         (

@@ -191,7 +191,7 @@ proptest! {
             prop_assert!(!reading.clamped, "one stamp moves nothing");
         }
         prop_assert!(wire.min_accuracy().is_none_or(|floor| (0.0..=100.0).contains(&floor)));
-        let _ = shape(&Bypass::default(), &Streams::default(), &wire);
+        let _ = shape(&Bypass::default(), &Streams::default(), &wire, false);
     }
 
     /// A repeated header counts once, and headers that are not part of the deadline do not affect it.
