@@ -367,12 +367,6 @@ impl Bootstrap {
                 clusters.push(backend.failover_from(template, &self.backends)?);
             }
         }
-        let named = |cluster: &&Value| cluster.get("name").is_some_and(|it| it == WEBSOCKET);
-        let last = |backend: &&Backend| Some(&backend.cluster) == self.fallback.as_ref();
-        let last = self.backends.iter().find(last).or(self.backends.first());
-        if let Some((template, backend)) = shipped.iter().find(named).zip(last) {
-            clusters.push(backend.websocket_from(template)?);
-        }
         for (name, careful) in &self.careful {
             clusters.push(careful.cluster_from(name, template)?);
         }
@@ -384,7 +378,14 @@ impl Bootstrap {
         }
         // The shipped clusters, for a bootstrap that only replaces addresses.
         if clusters.is_empty() {
-            clusters.extend(shipped.iter().cloned());
+            return Ok(shipped.clone());
+        }
+        let named = |cluster: &&Value| cluster.get("name").is_some_and(|it| it == WEBSOCKET);
+        if let Some(template) = shipped.iter().find(named) {
+            let last = |backend: &&Backend| Some(&backend.cluster) == self.fallback.as_ref();
+            let last = self.backends.iter().find(last).or(self.backends.first());
+            let none = Backend::new(WEBSOCKET, &[], false);
+            clusters.push(last.unwrap_or(&none).websocket_from(template)?);
         }
         Ok(clusters)
     }
