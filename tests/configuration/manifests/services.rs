@@ -79,7 +79,7 @@ fn gateway(hosts: &[[SocketAddr; 3]; 2], other: SocketAddr) -> Proxy {
     }
     for index in 0..SERVICES.len() {
         // Each finds its own routes and clusters alone.
-        assert_eq!(proxy.envoy_filter(&of(index, "envoyfilter")), 10);
+        assert_eq!(proxy.envoy_filter(&of(index, "envoyfilter")), 9);
     }
     proxy
 }
