@@ -166,7 +166,7 @@ fn two_services_patch_their_own_routes_alone() {
     let hosts = proxy.manager()["route_config"]["virtual_hosts"].clone();
     for (host, (name, _, _)) in hosts.as_array().unwrap().iter().zip(SERVICES) {
         let routes = host["routes"].as_array().unwrap();
-        assert_eq!(routes.len(), 4);
+        assert_eq!(routes.len(), 3);
         for route in routes {
             let own = format!("weir-{name}.");
             assert!(route["name"].as_str().unwrap().starts_with(&own), "{route}");
