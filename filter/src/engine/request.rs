@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use super::StreamId;
 use super::completion::LanePosition;
-use crate::explanation::Facts;
 use super::timers::Timers;
+use crate::explanation::Facts;
 use crate::request::body::HeldBody;
 use crate::request::deadline::{Deadline, InvalidHeaders};
 use crate::request::protocol::Shape;
