@@ -24,6 +24,10 @@ pub enum Verdict {
 }
 
 /// What a chunk of a request's body leads to.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made once a chunk and taken apart at once"
+)]
 #[derive(Debug, Clone, PartialEq)]
 pub enum BodyVerdict {
     /// A verdict on its request.

@@ -10,7 +10,7 @@ use weir_planner::telemetry::metrics;
 use crate::tree::{files_with, read};
 
 /// Crates and modules, whose names look like metrics.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 16] = [
     "weir_api",
     "weir_apiserver",
     "weir_bed",
@@ -20,6 +20,7 @@ const OTHERS: [&str; 15] = [
     "weir_experiment",
     "weir_filter",
     "weir_forecast",
+    "weir_fuzz",
     "weir_measure",
     "weir_planner",
     "weir_profile",

@@ -7,7 +7,7 @@
 //! again.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -121,6 +121,33 @@ pub(crate) fn released_command_line(sh: &Shell, compiler: &Path) -> Result<()> {
     run(sh, &["clean", "--release", "--workspace"]).context("old files stay")?;
     sh.set_var("RUSTC_WORKSPACE_WRAPPER", compiler);
     run(sh, &["build", "--release", "--package", "weir"]).context("weir does not compile")
+}
+
+/// Compiles the program of the fuzz targets into `folder`, and returns its path. With a target named, the flags are for
+/// it alone, and not for build scripts.
+pub(crate) fn fuzzer(sh: &Shell, folder: &Path, flags: &str) -> Result<PathBuf> {
+    let version = Command::new("rustc")
+        .arg("-vV")
+        .output()
+        .context("cannot run rustc")?;
+    let version = String::from_utf8(version.stdout).context("rustc -vV is no text")?;
+    let mut lines = version.lines();
+    let host = lines
+        .find_map(|line| line.strip_prefix("host: "))
+        .context("rustc names no host")?;
+    let folder_name = folder.to_str().context("the build folder is not UTF-8")?;
+    sh.set_var("RUSTFLAGS", flags);
+    let build = [
+        "build",
+        "--release",
+        "--package",
+        "weir-fuzz",
+        "--features",
+        "libfuzzer",
+    ];
+    let place = ["--target", host, "--target-dir", folder_name];
+    run(sh, &[build.as_slice(), &place].concat()).context("the fuzz targets do not compile")?;
+    Ok(folder.join(host).join("release/weir-fuzz"))
 }
 
 /// Compiles the console's module.

@@ -104,6 +104,11 @@ impl Layout {
         self.target.join("filter").join(MODULE)
     }
 
+    /// Separate build folder of the fuzz targets, whose flags differ, with what they find.
+    pub(crate) fn fuzz(&self) -> PathBuf {
+        self.target.join("fuzz")
+    }
+
     /// The book, as HTML.
     pub(crate) fn book(&self) -> PathBuf {
         self.target.join("book")

@@ -1,5 +1,5 @@
 //! Development commands: `cargo xtask setup | filter | console | image | release | demo | up | validate | experiments |
-//! workers | kube | test | api | check-slot-table | soak | bench | envoy | book`.
+//! workers | kube | test | api | check-slot-table | fuzz | soak | bench | envoy | book`.
 //!
 //! Fetches and builds the requirements of a command, and sets its environment. The command then replaces
 //! this process, so that signals and the exit code are its own.
@@ -15,6 +15,7 @@ mod compile;
 mod console;
 mod debian;
 mod experiments;
+mod fuzz;
 mod image;
 mod layout;
 mod native;
@@ -88,6 +89,8 @@ enum Task {
     Api(api::Arguments),
     /// Run the long model check of the protocol by which workers share a queue. Takes minutes and gigabytes of memory.
     CheckSlotTable,
+    /// Look for inputs and orders of events with which the filter breaks a promise, by libFuzzer; needs a C++ compiler.
+    Fuzz(fuzz::Arguments),
     /// Let VMs trap under load (`soak --minutes 10`), and check that no request or slot is leaked.
     Soak {
         /// Duration of the load, in minutes.
@@ -157,6 +160,7 @@ fn run(task: Task) -> Result<()> {
         Task::Test(_) => test(&layout),
         Task::Api(arguments) => api::run(&layout, &arguments),
         Task::CheckSlotTable => slot_table::check(&layout),
+        Task::Fuzz(arguments) => fuzz::run(&layout, &arguments),
         Task::Soak { minutes } => soak(&layout, minutes),
         Task::Bench(_) => bench(&layout),
         Task::Envoy(_) => {

@@ -33,7 +33,6 @@ mod size_times;
 mod sources;
 mod streams;
 mod uploads;
-mod workers;
 
 const MS: u64 = 1_000_000;
 /// The planned times and slots hold, whatever is measured: a request is refused by them alone.
