@@ -50,12 +50,12 @@ pub(super) fn on_request(stream: u32, config: &Config) -> bool {
             let slot_table = call::shared(&slot_table_key(&config.service, config.role))
                 .0
                 .unwrap_or_default();
-            call::answer(200, Vec::new(), &slot_table);
+            call::answer(200, &[], &slot_table);
             return true;
         }
         Some(cost @ (b"cost" | b"cost-among-others")) => {
             let ns = cost_ns(cost != b"cost");
-            call::answer(200, Vec::new(), ns.to_string().as_bytes());
+            call::answer(200, &[], ns.to_string().as_bytes());
             return true;
         }
         _ => {}
