@@ -237,8 +237,8 @@ async fn extreme_values_are_clamped_and_first_of_repeated_headers_counts() {
     let headers = scene.backends[0].executions().pop().unwrap().headers;
     assert_eq!(headers["x-slo-variant"], "small");
     assert!(honest.contains(&remaining(&scene)));
-    // Limits of the accuracy floor: 100 is valid, but no variant reaches it.
-    assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"100")]).await, 504);
+    // Limits of the accuracy floor: 100 is valid, but no variant has it.
+    assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"100")]).await, 422);
     assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"100.1")]).await, 200);
     assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"0")]).await, 200);
     assert_running(&scene).await;
