@@ -37,7 +37,7 @@ async fn scene(tags: bool) -> Scene {
     let exact = scene
         .infer_within(5000)
         .header("x-slo-min-accuracy", "99.9");
-    assert_eq!(see(exact).await.unwrap().refusal(), (504, "infeasible"));
+    assert_eq!(see(exact).await.unwrap().refusal(), (422, "accuracy"));
     scene
 }
 
@@ -45,7 +45,7 @@ async fn scene(tags: bool) -> Scene {
 const COUNTED: [(Metric, &str, u64); 5] = [
     (Metric::Arrivals, "", 2),
     (Metric::Requests, VARIANT.name, 2),
-    (Metric::Refused, "infeasible", 1),
+    (Metric::Refused, "accuracy", 1),
     (Metric::InvalidHeaders, "x-slo-ms", 1),
     (Metric::ClassArrivals, "gold-1", 1),
 ];

@@ -113,9 +113,15 @@ pub(super) fn refuse(refusal: &Refusal) {
     }
 }
 
-/// Makes a refusal of the current response, an answer of Envoy's own; returns the body in place of its own.
+/// Makes a refusal of the current response, an answer of Envoy's own; returns the body in place of its own, if it
+/// has one: none can be added to a response of headers only, such as that for a missing cluster.
 /// `content_type`: that of a client that reads a gRPC status; `base64`: Envoy's filter for gRPC-Web encodes its answer.
-pub(super) fn refuse_instead(refusal: &Refusal, content_type: &str, base64: bool) -> String {
+pub(super) fn refuse_instead(
+    refusal: &Refusal,
+    has_body: bool,
+    content_type: &str,
+    base64: bool,
+) -> Option<String> {
     for (name, value) in refusal_headers(refusal) {
         call::set_response_header(name, Some(&value));
     }
@@ -124,11 +130,15 @@ pub(super) fn refuse_instead(refusal: &Refusal, content_type: &str, base64: bool
         call::set_response_header("content-type", Some(content_type));
         call::set_response_header("content-length", None);
         // Envoy's filter for gRPC-Web waits for a message before it ends an answer in base64.
-        return String::from(if base64 { EMPTY_MESSAGE } else { "" });
+        return has_body.then(|| String::from(if base64 { EMPTY_MESSAGE } else { "" }));
+    }
+    if !has_body {
+        call::set_response_header("content-type", None);
+        return None;
     }
     let body = refusal.facts.body(refusal.reason);
     call::set_response_header("content-length", Some(&body.len().to_string()));
-    body
+    Some(body)
 }
 
 /// Headers of a refusal; those of a gRPC status too, because Envoy adds them only where it takes the request for gRPC

@@ -234,8 +234,7 @@ impl HttpContext for Stream {
                 });
                 if let Some(refusal) = refusal {
                     let kind = self.grpc_web.unwrap_or(GRPC);
-                    let body = refuse_instead(&refusal, kind, self.base64);
-                    self.instead = (!end_of_stream).then_some(body);
+                    self.instead = refuse_instead(&refusal, !end_of_stream, kind, self.base64);
                 }
                 self.end(end);
             }
