@@ -3,6 +3,7 @@
 mod failing;
 mod failure;
 mod mass;
+mod oversized;
 mod replicas;
 mod restart;
 mod traps;

@@ -10,7 +10,8 @@ use weir_planner::telemetry::metrics;
 use crate::tree::{files_with, read};
 
 /// Crates and modules, whose names look like metrics.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 17] = [
+    "weir_abi",
     "weir_api",
     "weir_apiserver",
     "weir_bed",

@@ -1,10 +1,11 @@
-//! Hostcalls, each wrapped once. Many of the SDK's panic on an unexpected status; these handle the failure.
+//! Hostcalls in the filter's own types, each wrapped once; what a failure means is decided here. None panics
+//! ([`weir_abi`]).
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use proxy_wasm::hostcalls;
-use proxy_wasm::types::{BufferType, Bytes, GrpcStatusCode, MapType, MetricType};
+use proxy_wasm::types::{BufferType, Bytes, MapType, MetricType};
+use weir_abi::hostcalls;
 
 use crate::coordination::Notification;
 use crate::reason::GrpcCode;
@@ -57,19 +58,26 @@ fn mono() -> Mono {
 
 /// Returns all headers of the current request.
 pub(super) fn request_headers() -> Vec<(String, Bytes)> {
-    hostcalls::get_map_bytes(MapType::HttpRequestHeaders).unwrap_or_default()
+    hostcalls::headers(MapType::HttpRequestHeaders).unwrap_or_default()
 }
 
 /// Returns a header of the current request; repeated ones as a list.
 pub(super) fn request_header(name: &str) -> Option<Bytes> {
-    hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name)
+    hostcalls::header(MapType::HttpRequestHeaders, name)
         .ok()
         .flatten()
 }
 
+fn set_header(of: MapType, name: &str, value: Option<&str>) {
+    let _ = match value {
+        Some(value) => hostcalls::set_header(of, name, value),
+        None => hostcalls::remove_header(of, name),
+    };
+}
+
 /// Sets a header of the current request, or removes it with `None`.
 pub(super) fn set_request_header(name: &str, value: Option<&str>) {
-    let _ = hostcalls::set_map_value(MapType::HttpRequestHeaders, name, value);
+    set_header(MapType::HttpRequestHeaders, name, value);
 }
 
 /// Returns the status of the current response, upstream's or Envoy's own.
@@ -79,36 +87,35 @@ pub(super) fn response_status() -> Option<Bytes> {
 
 /// Returns a header of the current response.
 pub(super) fn response_header(name: &str) -> Option<Bytes> {
-    hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name)
+    hostcalls::header(MapType::HttpResponseHeaders, name)
         .ok()
         .flatten()
 }
 
 /// Sets a header of the current response, or removes it with `None`.
 pub(super) fn set_response_header(name: &str, value: Option<&str>) {
-    let _ = hostcalls::set_map_value(MapType::HttpResponseHeaders, name, value);
+    set_header(MapType::HttpResponseHeaders, name, value);
 }
 
 /// Adds a header to the current response, beside any of the same name.
 pub(super) fn add_response_header(name: &str, value: &str) {
-    let _ = hostcalls::add_map_value(MapType::HttpResponseHeaders, name, value);
+    let _ = hostcalls::add_header(MapType::HttpResponseHeaders, name, value);
 }
 
 /// Returns a property of the current stream.
 pub(super) fn property(path: &[String]) -> Option<Bytes> {
-    let path = path.iter().map(String::as_str).collect();
-    hostcalls::get_property(path).ok().flatten()
+    hostcalls::property(path).ok().flatten()
 }
 
 /// Returns a property of the current stream as text.
 pub(super) fn text(path: &[&str]) -> Option<String> {
-    let bytes = hostcalls::get_property(path.to_vec()).ok().flatten()?;
+    let bytes = hostcalls::property(path).ok().flatten()?;
     String::from_utf8(bytes).ok()
 }
 
 /// Returns a property of the current stream as an integer.
 pub(super) fn number(path: &[&str]) -> Option<u64> {
-    let bytes = hostcalls::get_property(path.to_vec()).ok().flatten()?;
+    let bytes = hostcalls::property(path).ok().flatten()?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
@@ -119,7 +126,7 @@ pub(super) fn set_context(context: u32) -> bool {
 
 /// Returns at most `max` bytes of the current request's body, from the first that Envoy holds on.
 pub(super) fn request_body(max: usize) -> Bytes {
-    hostcalls::get_buffer(BufferType::HttpRequestBody, 0, max)
+    hostcalls::buffer(BufferType::HttpRequestBody, 0, max)
         .ok()
         .flatten()
         .unwrap_or_default()
@@ -137,58 +144,56 @@ pub(super) fn replace_response_body(size: usize, by: &[u8]) {
 
 /// Resumes a held request.
 pub(super) fn resume_request() {
-    let _ = hostcalls::resume_http_request();
+    let _ = hostcalls::resume_request();
 }
 
 /// Answers the current request locally.
 pub(super) fn answer(status: u32, headers: &[(&str, Cow<'_, str>)], body: &[u8]) {
-    let headers = headers.iter().map(|(name, value)| (*name, &**value));
-    let _ = hostcalls::send_http_response(status, headers.collect(), Some(body));
+    let headers: Vec<_> = headers
+        .iter()
+        .map(|(name, value)| (*name, &**value))
+        .collect();
+    let _ = hostcalls::answer(status, &headers, body, None);
 }
 
 /// Answers the current gRPC request locally, with trailers only.
 pub(super) fn answer_grpc(code: GrpcCode, headers: &[(&str, Cow<'_, str>)]) {
-    let status = match code {
-        GrpcCode::InvalidArgument => GrpcStatusCode::InvalidArgument,
-        GrpcCode::DeadlineExceeded => GrpcStatusCode::DeadlineExceeded,
-        GrpcCode::ResourceExhausted => GrpcStatusCode::ResourceExhausted,
-        GrpcCode::FailedPrecondition => GrpcStatusCode::FailedPrecondition,
-        GrpcCode::Unavailable => GrpcStatusCode::Unavailable,
-    };
-    let metadata = headers
+    let headers: Vec<_> = headers
         .iter()
-        .map(|(name, value)| (*name, value.as_bytes()));
-    let _ = hostcalls::send_grpc_response(status, None, metadata.collect());
+        .map(|(name, value)| (*name, &**value))
+        .collect();
+    let _ = hostcalls::answer(200, &headers, &[], Some(code as i32));
 }
 
 /// Makes Envoy choose the route again, because an earlier filter may have caused a choice.
 pub(super) fn clear_route_cache() {
-    let _ = hostcalls::call_foreign_function("clear_route_cache", None);
+    let _ = hostcalls::call_foreign("clear_route_cache");
 }
 
 /// Sets the period of `on_tick`.
 pub(super) fn set_tick(period: Span) {
-    let _ = hostcalls::set_tick_period(period.into());
+    let _ = hostcalls::set_tick_period(u32::try_from(period.as_millis()).unwrap_or(u32::MAX));
 }
 
 /// Returns shared data and its version.
 pub(super) fn shared(key: &str) -> (Option<Bytes>, Option<u32>) {
-    hostcalls::get_shared_data(key).unwrap_or((None, None))
+    let (bytes, version) = hostcalls::shared_data(key).unwrap_or_default();
+    (bytes, Some(version).filter(|version| *version > 0))
 }
 
 /// Writes shared data if its version is still `version`; returns whether it did.
 pub(super) fn set_shared(key: &str, value: &[u8], version: Option<u32>) -> bool {
-    hostcalls::set_shared_data(key, Some(value), version).is_ok()
+    hostcalls::set_shared_data(key, value, version.unwrap_or_default()).is_ok()
 }
 
 /// Makes this VM the owner of a queue, and returns it.
 pub(super) fn register_queue(name: &str) -> Option<u32> {
-    hostcalls::register_shared_queue(name).ok()
+    hostcalls::register_queue(name).ok()
 }
 
 /// Finds another VM's queue by its name.
 pub(super) fn find_queue(vm_id: &str, name: &str) -> Option<u32> {
-    hostcalls::resolve_shared_queue(vm_id, name).ok().flatten()
+    hostcalls::resolve_queue(vm_id, name).ok()
 }
 
 /// Notifies the owner of a queue; returns whether the queue exists.
@@ -198,7 +203,7 @@ pub(super) fn notify(queue: u32, why: Notification) -> bool {
         Notification::Plan => PLAN,
         Notification::Health => HEALTH,
     };
-    hostcalls::enqueue_shared_queue(queue, Some(word)).is_ok()
+    hostcalls::enqueue(queue, word).is_ok()
 }
 
 /// Drains our own queue; returns whether it contained more than free slots. Bounded: remaining messages
@@ -207,7 +212,7 @@ pub(super) fn drain_queue(queue: u32) -> bool {
     const NOTIFICATIONS_MAX: usize = 1024;
     let mut plan = false;
     for _ in 0..NOTIFICATIONS_MAX {
-        match hostcalls::dequeue_shared_queue(queue) {
+        match hostcalls::dequeue(queue) {
             Ok(Some(word)) => plan |= word != SLOT,
             _ => break,
         }
@@ -217,21 +222,28 @@ pub(super) fn drain_queue(queue: u32) -> bool {
 
 /// Sends a GET; `None` if the cluster does not exist.
 pub(super) fn get(cluster: &str, headers: Vec<(&str, &str)>, timeout: Span) -> Option<u32> {
-    hostcalls::dispatch_http_call(cluster, headers, None, vec![], timeout.into()).ok()
+    // The SDK's own, because its dispatcher must know the call; it expects every status that Envoy has for it.
+    proxy_wasm::hostcalls::dispatch_http_call(cluster, headers, None, vec![], timeout.into()).ok()
 }
 
 /// Returns the status of the answer to [`get`].
 pub(super) fn call_status() -> Option<u32> {
-    let status = hostcalls::get_map_value_bytes(MapType::HttpCallResponseHeaders, ":status");
+    let status = hostcalls::header(MapType::HttpCallResponseHeaders, ":status");
     std::str::from_utf8(&status.ok()??).ok()?.parse().ok()
 }
 
 /// Returns at most `max` bytes of the answer to [`get`].
 pub(super) fn call_body(max: usize) -> Bytes {
-    hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, max)
+    hostcalls::buffer(BufferType::HttpCallResponseBody, 0, max)
         .ok()
         .flatten()
         .unwrap_or_default()
+}
+
+/// Returns the plugin's configuration.
+pub(super) fn configuration() -> Bytes {
+    let read = hostcalls::buffer(BufferType::PluginConfiguration, 0, usize::MAX);
+    read.ok().flatten().unwrap_or_default()
 }
 
 /// Defines a metric and returns its id; `None` if Envoy refuses it.

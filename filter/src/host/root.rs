@@ -32,7 +32,7 @@ impl Context for Root {
 
 impl RootContext for Root {
     fn on_configure(&mut self, _: usize) -> bool {
-        match Config::parse_services(&self.get_plugin_configuration().unwrap_or_default()) {
+        match Config::parse_services(&call::configuration()) {
             Ok(configs) => {
                 let services = Services::new(self.id, configs, call::now());
                 self.services = Some(Rc::new(services));
