@@ -13,6 +13,9 @@ use weir_filter::shell::{ACTIONS_MAX, ActionBudget, Kinds, Phase, Shell};
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::{Dispatch, Verdict};
 
+/// Time that an answer which has begun has at least, from the request's headers on: `deadline.finish_ms`.
+const FINISH_MS: u64 = 10_000;
+
 /// Where a stream is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
@@ -20,6 +23,8 @@ pub enum Place {
     Paused,
     /// It was sent on.
     Upstream,
+    /// Its answer has begun.
+    Answering,
     /// It has its answer.
     Answered,
 }
@@ -28,6 +33,10 @@ pub enum Place {
 #[derive(Debug)]
 pub struct Stream {
     phase: Phase,
+    /// Time of its headers, ms.
+    came_ms: u64,
+    /// Whether the headers of its answer are held until the first byte.
+    awaits_byte: bool,
     /// Where it is.
     pub place: Place,
     /// Bytes of its body so far.
@@ -151,6 +160,11 @@ impl Envoy {
         let stream = self.streams.get_mut(&id).expect("it has not ended");
         // One upstream is answered at its deadline.
         assert_ne!(stream.place, Place::Answered, "{id} is answered: {reason}");
+        // One whose answer has begun is cut off when that has taken too long.
+        assert!(
+            stream.place != Place::Answering || self.now_ms >= stream.came_ms + FINISH_MS,
+            "{id} is cut off: {reason}"
+        );
         stream.place = Place::Answered;
         self.local.push((id, reason));
         self.call(|envoy| envoy.end(id, End::Unreachable));
@@ -181,6 +195,8 @@ impl Envoy {
         };
         let stream = Stream {
             phase: Phase::Passing,
+            came_ms: self.now_ms,
+            awaits_byte: false,
             place: Place::Paused,
             bytes: 0,
             complete: !body_follows,
@@ -250,20 +266,58 @@ impl Envoy {
 
     /// A server's answer, whole.
     pub fn answer(&mut self, id: StreamId) {
+        self.begin_answer(id, false);
+        self.end_answer(id);
+    }
+
+    /// The headers of a server's answer.
+    pub fn begin_answer(&mut self, id: StreamId, streams: bool) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        if stream.place != Place::Upstream {
+        if stream.place != Place::Upstream || stream.awaits_byte {
+            return;
+        }
+        stream.place = Place::Answering;
+        if stream.phase != Phase::Open {
+            return;
+        }
+        self.call(|envoy| {
+            let answer = Answer {
+                streams,
+                ..Answer::default()
+            };
+            let tags = envoy.shell.on_answer(id, answer, envoy.now());
+            if tags.is_some_and(|tags| tags.awaits_byte) {
+                let stream = envoy.streams.get_mut(&id).expect("its own callback");
+                (stream.place, stream.awaits_byte) = (Place::Upstream, true);
+            }
+        });
+    }
+
+    /// The first byte of a body whose headers are held.
+    pub fn first_byte(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if stream.place != Place::Upstream || !std::mem::take(&mut stream.awaits_byte) {
+            return;
+        }
+        stream.place = Place::Answering;
+        self.call(|envoy| envoy.shell.on_first_byte(id, envoy.now()));
+    }
+
+    /// The end of a server's answer.
+    pub fn end_answer(&mut self, id: StreamId) {
+        self.first_byte(id);
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if stream.place != Place::Answering {
             return;
         }
         stream.place = Place::Answered;
-        self.call(|envoy| {
-            let now = envoy.now();
-            if envoy.streams[&id].phase == Phase::Open {
-                envoy.shell.on_answer(id, Answer::default(), now);
-            }
-            envoy.end(id, End::Answered);
-        });
+        self.call(|envoy| envoy.end(id, End::Answered));
     }
 
     /// The client disconnects.
@@ -272,14 +326,20 @@ impl Envoy {
         self.streams.remove(&id);
     }
 
-    /// Spends all actions that a callback may queue.
-    pub fn spend_actions(&mut self) {
-        (0..ACTIONS_MAX).for_each(|_| self.budget.spend());
+    /// Spends all actions that a callback may queue, except so many.
+    pub fn spend_actions(&mut self, except: u32) {
+        (except..ACTIONS_MAX).for_each(|_| self.budget.spend());
     }
 
     /// A tick of the root.
     pub fn tick(&mut self) {
+        self.tick_with(ACTIONS_MAX);
+    }
+
+    /// A tick of the root in which other services have left so many actions.
+    pub fn tick_with(&mut self, left: u32) {
         self.budget.refill();
+        self.spend_actions(left);
         self.call(|envoy| {
             envoy.shell.release(envoy.now());
             envoy.carry_out(Kinds::All);

@@ -50,10 +50,17 @@ pub(crate) fn run(data: &[u8]) {
             12..16 => {
                 // So many actions may be under way that those of its end have to wait.
                 if input.flag() {
-                    envoy.spend_actions();
+                    envoy.spend_actions(0);
                 }
+                let part = input.below(6);
                 if let Some(id) = input.pick(&ids) {
-                    envoy.answer(id);
+                    match part {
+                        0 | 1 => envoy.answer(id),
+                        2 => envoy.begin_answer(id, false),
+                        3 => envoy.begin_answer(id, true),
+                        4 => envoy.first_byte(id),
+                        _ => envoy.end_answer(id),
+                    }
                 }
             }
             16..18 => {
@@ -62,7 +69,10 @@ pub(crate) fn run(data: &[u8]) {
                 }
             }
             18..21 => envoy.now_ms += input.below(200) as u64,
-            21..23 => envoy.tick(),
+            21..23 => match input.flag() {
+                true => envoy.tick(),
+                false => envoy.tick_with(input.wide() as u32 % 3),
+            },
             23 => {
                 revision += 1;
                 let slots = [1 + input.below(2), 1 + input.below(3)];
@@ -77,8 +87,10 @@ pub(crate) fn run(data: &[u8]) {
     envoy.drain();
     let paused = envoy.at(Place::Paused);
     assert!(paused.is_empty(), "neither sent nor answered: {paused:?}");
-    for id in envoy.at(Place::Upstream) {
-        envoy.disconnect(id);
+    for place in [Place::Upstream, Place::Answering] {
+        for id in envoy.at(place) {
+            envoy.disconnect(id);
+        }
     }
     envoy.drain();
     let engine = &envoy.shell.engine;

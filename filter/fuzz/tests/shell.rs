@@ -151,7 +151,7 @@ fn one_that_ends_before_its_verdict_leaves_frees_its_slot() {
     let running = envoy.request(&[("x-slo-ms", "60000")], false);
     let next = envoy.request(&[("x-slo-ms", "60000")], false);
     // So many actions are under way that the next one's has to wait.
-    envoy.spend_actions();
+    envoy.spend_actions(0);
     envoy.answer(running);
     assert!(envoy.shell.has_verdicts());
     assert_eq!(envoy.at(Place::Paused), [next]);
