@@ -39,25 +39,33 @@ async fn scene(variant: Variant, planner: Option<&ScriptedPlanner>) -> Scene {
     .unwrap()
 }
 
-/// Clients that send a head and nothing more, all with one deadline, that many ms from now.
+/// Clients that send a head and nothing more, with a deadline that many ms from now.
+fn crowd(scene: &Scene, protocol: Protocol, count: u32, budget_ms: u64) -> Crowd {
+    Crowd {
+        url: format!(
+            "http://{}/v2/models/model/infer",
+            scene.envoy.listener("weir").unwrap()
+        ),
+        protocol,
+        count,
+        habit: Habit::Silent,
+        body: Bytes::from_static(b"{}"),
+        headers: vec![
+            ("x-slo-start", epoch_ms().to_string()),
+            ("x-slo-ms", budget_ms.to_string()),
+        ],
+        stay: Duration::from_secs(60),
+    }
+}
+
+/// The same in crowds, all with one deadline.
 async fn silent(scene: &Scene, protocol: Protocol, count: u32, budget_ms: u64) -> Vec<SlowClients> {
-    let start = epoch_ms();
+    let all = crowd(scene, protocol, CROWD, budget_ms);
     let mut crowds = Vec::new();
     for begun in (0..count).step_by(CROWD as usize) {
         let crowd = Crowd {
-            url: format!(
-                "http://{}/v2/models/model/infer",
-                scene.envoy.listener("weir").unwrap()
-            ),
-            protocol,
             count: CROWD.min(count - begun),
-            habit: Habit::Silent,
-            body: Bytes::from_static(b"{}"),
-            headers: vec![
-                ("x-slo-start", start.to_string()),
-                ("x-slo-ms", budget_ms.to_string()),
-            ],
-            stay: Duration::from_secs(60),
+            ..all.clone()
         };
         crowds.push(crowd.start().unwrap());
     }
@@ -233,4 +241,51 @@ async fn hung_servers_end_no_vm() {
         let name = format!("envoy_wasm_weir_vm_reload_{outcome}");
         assert_eq!(scene.envoy.counter(&name).await.unwrap_or(0), 0, "{name}");
     }
+}
+
+/// Uploads that are evicted while their bodies come: no chunk that follows sends one to a server.
+async fn evict_uploads(workers: u32) {
+    const CLIENTS: u32 = 4;
+    const UPLOADS: u32 = 75;
+    let scene = Scene::start(&[ONLY], workers, |bootstrap, plugin| {
+        // A worker's part of the uploads exceeds that within 2 s.
+        let most = CLIENTS * UPLOADS * 30 / workers;
+        plugin["body"] = json!({
+            "request_max_bytes": most,
+            "source_max_bytes": most,
+            "total_max_bytes": most,
+        });
+        plugin["skew"] = json!({ "source_header": "x-client" });
+        bootstrap
+    })
+    .await
+    .unwrap();
+    let uploads = (0..CLIENTS).map(|client| {
+        let mut uploads = crowd(&scene, Protocol::Http1, UPLOADS, 9000);
+        (uploads.habit, uploads.body) = (
+            Habit::Drip(Duration::from_millis(50)),
+            vec![b' '; 1000].into(),
+        );
+        uploads.headers.push(("x-client", client.to_string()));
+        uploads.start().unwrap()
+    });
+    let uploads: Vec<_> = uploads.collect();
+    let held = u64::from(CLIENTS * UPLOADS);
+    scene.until(Metric::HeldRequests, "", held).await.unwrap();
+    let (ends, well) = tokio::join!(ends(uploads), honest(&scene));
+    assert_eq!(well, HONEST);
+    let evicted = ends.get(&(Some(429), "body-bytes-limit".to_owned()));
+    assert!(evicted.is_some_and(|many| *many >= 50), "{ends:?}");
+    let known = ends
+        .keys()
+        .all(|(status, _)| matches!(status, Some(429 | 504)));
+    assert!(known, "{ends:?}");
+    let executed = scene.backends[0].executions().len();
+    assert_eq!(executed, HONEST, "{ends:?}");
+    assert_no_trap(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn evicted_uploads_reach_no_server() {
+    tokio::join!(evict_uploads(1), evict_uploads(4));
 }
