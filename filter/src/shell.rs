@@ -10,9 +10,10 @@
 //! and send it to a server before it has a cluster, or after its slot was given to another.
 
 use crate::engine::{Answer, End, Engine, IncomingRequest, StreamId, Tags};
+use crate::reason::Reason;
 use crate::request::body::BodyChunk;
 use crate::time::{Mono, Now};
-use crate::verdict::{BodyVerdict, Verdict};
+use crate::verdict::{BodyVerdict, Refusal, Verdict};
 
 mod budget;
 mod outbox;
@@ -111,6 +112,14 @@ impl Shell {
     pub fn on_first_byte(&mut self, stream: StreamId, now: Now) {
         self.outbox.cancel(stream);
         self.engine.on_first_byte(stream, now);
+    }
+
+    /// Refusal in place of an answer of the host's own for this reason, whose end counts it: the one that was pending, if
+    /// the host's timer was quicker.
+    #[must_use]
+    pub fn refusal_instead(&self, stream: StreamId, reason: Reason, now: Mono) -> Option<Refusal> {
+        let pending = self.outbox.refusal(stream).cloned();
+        pending.or_else(|| self.engine.refusal_in_flight(stream, reason, now))
     }
 
     /// Handles the end of a stream.

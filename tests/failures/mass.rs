@@ -25,9 +25,9 @@ const CROWD: u32 = 1000;
 /// Honest requests beside them.
 const HONEST: usize = 60;
 
-/// One worker, which holds that many.
-async fn scene(variant: Variant, planner: Option<&ScriptedPlanner>) -> Scene {
-    Scene::start(&[variant], 1, |bootstrap, plugin| {
+/// Workers that hold as many as come.
+async fn scene(variant: Variant, workers: u32, planner: Option<&ScriptedPlanner>) -> Scene {
+    Scene::start(&[variant], workers, |bootstrap, plugin| {
         plugin["queue"] = json!({ "max_requests": 30_000 });
         if let Some(planner) = planner {
             plugin["planner"] = json!({ "cluster": "planner", "authority": "p", "key": KEY });
@@ -128,8 +128,8 @@ async fn refusals(sent: Vec<JoinHandle<anyhow::Result<Seen>>>) -> BTreeMap<(u16,
 }
 
 /// Requests with one deadline are all refused with their reason, and the honest load beside them is served.
-async fn expire_together(protocol: Protocol, count: u32) {
-    let scene = scene(ONLY, None).await;
+async fn expire_together(protocol: Protocol, workers: u32, count: u32) {
+    let scene = scene(ONLY, workers, None).await;
     let crowds = silent(&scene, protocol, count, 9000).await;
     let held = u64::from(count);
     scene.until(Metric::HeldRequests, "", held).await.unwrap();
@@ -146,8 +146,9 @@ async fn expire_together(protocol: Protocol, count: u32) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_with_one_deadline_are_all_refused_with_their_reason() {
-    expire_together(Protocol::Http2, 20_000).await;
-    expire_together(Protocol::Http1, MANY).await;
+    expire_together(Protocol::Http2, 1, 20_000).await;
+    expire_together(Protocol::Http2, 4, 20_000).await;
+    expire_together(Protocol::Http1, 1, MANY).await;
 }
 
 /// Many requests that wait for the only slot, under a planner's plan.
@@ -162,7 +163,7 @@ async fn waiting(planner: &ScriptedPlanner) -> (Scene, Vec<JoinHandle<anyhow::Re
         ..slow
     };
     planner.respond(1, 200, plan(1, &[promised]));
-    let scene = scene(slow, Some(planner)).await;
+    let scene = scene(slow, 1, Some(planner)).await;
     scene.until(Metric::PlanRevision, "", 1).await.unwrap();
     let sent = burst(&scene, MANY, 9000);
     let waiting = u64::from(MANY) - 1;

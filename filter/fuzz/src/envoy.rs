@@ -1,12 +1,14 @@
 //! Emulation of Envoy's side of the filter: callbacks, paused streams, and actions on other streams that run when a
 //! callback has returned, each nested in the one before.
 
+mod answers;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use weir_api::{Plan, Revision};
 use weir_filter::config::Config;
 use weir_filter::coordination::Memory;
-use weir_filter::engine::{Answer, End, Engine, IncomingRequest, StreamId};
+use weir_filter::engine::{End, Engine, IncomingRequest, StreamId};
 use weir_filter::request::body::BodyChunk;
 use weir_filter::request::wire::Wire;
 use weir_filter::shell::{ACTIONS_MAX, ActionBudget, Kinds, Phase, Shell};
@@ -262,62 +264,6 @@ impl Envoy {
             assert!(decided, "{id}: its body releases what nobody has sent");
             self.send_on(id);
         }
-    }
-
-    /// A server's answer, whole.
-    pub fn answer(&mut self, id: StreamId) {
-        self.begin_answer(id, false);
-        self.end_answer(id);
-    }
-
-    /// The headers of a server's answer.
-    pub fn begin_answer(&mut self, id: StreamId, streams: bool) {
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        if stream.place != Place::Upstream || stream.awaits_byte {
-            return;
-        }
-        stream.place = Place::Answering;
-        if stream.phase != Phase::Open {
-            return;
-        }
-        self.call(|envoy| {
-            let answer = Answer {
-                streams,
-                ..Answer::default()
-            };
-            let tags = envoy.shell.on_answer(id, answer, envoy.now());
-            if tags.is_some_and(|tags| tags.awaits_byte) {
-                let stream = envoy.streams.get_mut(&id).expect("its own callback");
-                (stream.place, stream.awaits_byte) = (Place::Upstream, true);
-            }
-        });
-    }
-
-    /// The first byte of a body whose headers are held.
-    pub fn first_byte(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        if stream.place != Place::Upstream || !std::mem::take(&mut stream.awaits_byte) {
-            return;
-        }
-        stream.place = Place::Answering;
-        self.call(|envoy| envoy.shell.on_first_byte(id, envoy.now()));
-    }
-
-    /// The end of a server's answer.
-    pub fn end_answer(&mut self, id: StreamId) {
-        self.first_byte(id);
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        if stream.place != Place::Answering {
-            return;
-        }
-        stream.place = Place::Answered;
-        self.call(|envoy| envoy.end(id, End::Answered));
     }
 
     /// The client disconnects.

@@ -52,13 +52,14 @@ pub(crate) fn run(data: &[u8]) {
                 if input.flag() {
                     envoy.spend_actions(0);
                 }
-                let part = input.below(6);
+                let part = input.below(7);
                 if let Some(id) = input.pick(&ids) {
                     match part {
                         0 | 1 => envoy.answer(id),
                         2 => envoy.begin_answer(id, false),
                         3 => envoy.begin_answer(id, true),
                         4 => envoy.first_byte(id),
+                        5 => envoy.time_out(id),
                         _ => envoy.end_answer(id),
                     }
                 }

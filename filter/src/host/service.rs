@@ -235,6 +235,10 @@ impl Service {
         &self.shell.engine
     }
 
+    pub(super) fn shell(&self) -> &Shell {
+        &self.shell
+    }
+
     /// Renews the lease if it is due. A burst can delay the timer for longer than a lease.
     fn keep_lease(&mut self, now: Now) {
         if self.renew_at <= now.mono {

@@ -229,8 +229,8 @@ impl HttpContext for Stream {
             ResponseOrigin::Envoy(end, reason) => {
                 let refusal = reason.and_then(|reason| {
                     let service = service.borrow();
-                    let engine = service.engine();
-                    engine.refusal_in_flight(self.id, reason, call::now().mono)
+                    let now = call::now().mono;
+                    service.shell().refusal_instead(self.id, reason, now)
                 });
                 if let Some(refusal) = refusal {
                     let kind = self.grpc_web.unwrap_or(GRPC);

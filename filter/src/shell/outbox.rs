@@ -5,7 +5,7 @@ use std::hash::BuildHasherDefault;
 
 use crate::engine::StreamId;
 use crate::request::body::BodyChunk;
-use crate::verdict::Verdict;
+use crate::verdict::{Refusal, Verdict};
 
 /// Envoy numbers streams, not clients.
 type Hasher = BuildHasherDefault<fnv::FnvHasher>;
@@ -65,6 +65,14 @@ impl Outbox {
     /// Removes the verdict on a stream that has ended, or is answered.
     pub fn cancel(&mut self, stream: StreamId) -> Option<Verdict> {
         self.verdicts.remove(&stream)
+    }
+
+    /// The refusal of a stream that waits here.
+    pub(super) fn refusal(&self, stream: StreamId) -> Option<&Refusal> {
+        match self.verdicts.get(&stream) {
+            Some(Verdict::Reject(refusal)) => Some(refusal),
+            _ => None,
+        }
     }
 
     /// Records a chunk of a body; returns whether a verdict on its request waits here, so that it must not go on.
