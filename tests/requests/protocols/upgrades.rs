@@ -23,8 +23,11 @@ const EIGHT: Variant = Variant {
 };
 /// Websockets at once, as shipped.
 const WEBSOCKETS_MAX: usize = 4;
-/// Counter of those beyond it.
-const OVERFLOW: &str = "envoy_cluster_upstream_rq_pending_overflow";
+/// Counters of those beyond it: at once, and when a connection that they have waited for is there.
+const OVERFLOWS: [&str; 2] = [
+    "envoy_cluster_upstream_rq_pending_overflow",
+    "envoy_cluster_upstream_rq_active_overflow",
+];
 
 /// Sends these bytes on a connection of its own, and returns the status that comes back; 0 if none does.
 async fn status_of(address: SocketAddr, bytes: String) -> u16 {
@@ -118,12 +121,11 @@ async fn handshakes_hold_at_most_half_of_the_slots() {
     assert!(statuses.iter().all(|status| *status == 503), "{statuses:?}");
     let (_, most) = scene.backends[0].load();
     assert!(most <= WEBSOCKETS_MAX, "{most} at once");
-    let refused = scene.envoy.counter(OVERFLOW).await.unwrap();
-    // A busy machine may have lost a few to connections that failed.
-    assert!(
-        (CROWD / 2..=CROWD).contains(&(refused as usize)),
-        "{refused}"
-    );
+    let mut refused = 0;
+    for counter in OVERFLOWS {
+        refused += scene.envoy.counter(counter).await.unwrap();
+    }
+    assert_eq!(refused as usize, CROWD - WEBSOCKETS_MAX);
     scene.backends[0].slow_by(20.0).unwrap();
     // The other half is for the requests that have slots.
     let honest: Vec<_> = (0..SLOTS / 2)
