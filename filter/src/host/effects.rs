@@ -132,6 +132,9 @@ pub(super) fn refuse_instead(
         // Envoy's filter for gRPC-Web waits for a message before it ends an answer in base64.
         return has_body.then(|| String::from(if base64 { EMPTY_MESSAGE } else { "" }));
     }
+    // A refusal that was pending may have another reason than Envoy's answer.
+    let status = refusal.reason.status().to_string();
+    call::set_response_header(":status", Some(&status));
     if !has_body {
         call::set_response_header("content-type", None);
         return None;
