@@ -12,19 +12,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use weir_api::metrics::Metric;
 use weir_bed::emulator::{LatencyModel, ServerConfig};
-use weir_bed::scene::{PATIENCE, Scene, Variant, planned, see};
+use weir_bed::scene::{PATIENCE, Scene, planned, see};
 use weir_bed::wait;
 
-const GOOD: Variant = Variant {
-    name: "good",
-    share: 0.5,
-    slots: 10,
-    service_ms: 1.0,
-};
-const BAD: Variant = Variant {
-    name: "bad",
-    ..GOOD
-};
+use crate::{BAD, GOOD};
+
 /// Requests sent at once, so that both workers get some.
 const AT_ONCE: usize = 4;
 /// Consecutive errors after which a variant fails.

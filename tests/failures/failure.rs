@@ -8,21 +8,10 @@ use weir_bed::envoy::{Bootstrap, Clock, Envoy, Launch};
 use weir_bed::scene::{self, KEY, PATIENCE, Scene, ScriptedPlanner, Variant, epoch_ms, see};
 use weir_bed::wait;
 
+use crate::{BAD, GOOD};
+
 /// Maximum age of the short-lived plans here.
 const STALE_AFTER_MS: u64 = 1500;
-
-const GOOD: Variant = Variant {
-    name: "good",
-    share: 0.5,
-    slots: 10,
-    service_ms: 1.0,
-};
-const BAD: Variant = Variant {
-    name: "bad",
-    share: 0.5,
-    slots: 10,
-    service_ms: 1.0,
-};
 
 /// Maximum number of requests that an unreachable variant fails: it is ejected at the first.
 const COST_MAX: u64 = 2;

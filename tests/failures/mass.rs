@@ -12,6 +12,8 @@ use weir_bed::load::Protocol;
 use weir_bed::scene::{KEY, Scene, ScriptedPlanner, Seen, Variant, epoch_ms, plan, see};
 use weir_bed::slow::{Crowd, Habit, SlowClients};
 
+use crate::assert_no_reload;
+
 const ONLY: Variant = Variant {
     name: "only",
     share: 1.0,
@@ -100,10 +102,7 @@ async fn honest(scene: &Scene) -> usize {
 }
 
 async fn assert_no_trap(scene: &Scene) {
-    for outcome in ["success", "backoff"] {
-        let name = format!("envoy_wasm_weir_vm_reload_{outcome}");
-        assert_eq!(scene.envoy.counter(&name).await.unwrap_or(0), 0, "{name}");
-    }
+    assert_no_reload(&scene.envoy).await;
     let seen = see(scene.infer_within(9000)).await.unwrap();
     assert_eq!(seen.status, 200, "{:?}", seen.refusal());
     scene.until(Metric::SlotsInUse, "only", 0).await.unwrap();
@@ -238,10 +237,7 @@ async fn hung_servers_end_no_vm() {
             .all(|(status, reason)| *status == 504 && !reason.is_empty()),
         "{refusals:?}"
     );
-    for outcome in ["success", "backoff"] {
-        let name = format!("envoy_wasm_weir_vm_reload_{outcome}");
-        assert_eq!(scene.envoy.counter(&name).await.unwrap_or(0), 0, "{name}");
-    }
+    assert_no_reload(&scene.envoy).await;
 }
 
 /// Uploads that are evicted while their bodies come: no chunk that follows sends one to a server.

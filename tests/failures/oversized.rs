@@ -13,16 +13,8 @@ use weir_api::metrics::Metric;
 use weir_bed::scene::{KEY, PATIENCE, Scene, Variant, see};
 use weir_bed::wait;
 
-const GOOD: Variant = Variant {
-    name: "good",
-    share: 0.5,
-    slots: 10,
-    service_ms: 1.0,
-};
-const BAD: Variant = Variant {
-    name: "bad",
-    ..GOOD
-};
+use crate::{BAD, GOOD, assert_no_reload};
+
 /// Answers that the filter has to survive.
 const ANSWERS: usize = 4;
 /// Consecutive errors after which a variant fails, and requests under way with them.
@@ -159,10 +151,7 @@ async fn serve_meanwhile(scene: &Scene, server: &Server) -> (usize, usize) {
 }
 
 async fn assert_no_trap(scene: &Scene) {
-    for outcome in ["success", "backoff"] {
-        let name = format!("envoy_wasm_weir_vm_reload_{outcome}");
-        assert_eq!(scene.envoy.counter(&name).await.unwrap_or(0), 0, "{name}");
-    }
+    assert_no_reload(&scene.envoy).await;
     let log = scene.envoy.log();
     assert_eq!(log.matches("panicked").count(), 0, "{log}");
 }
